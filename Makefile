@@ -1,0 +1,61 @@
+# What developers and CI run. It needs go, gcc (the race detector links with it) and git, nothing else: the tools
+# below run from their module, at a fixed version, and never enter go.mod.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+FUZZTIME ?= 30s
+
+.SHELLFLAGS := -euc
+.NOTPARALLEL:
+.PHONY: help demo test check fmt vet lint vuln race bench-check bench fuzz
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 14
+
+demo: ## retries against a payment API, with and without keys, in the terminal
+	go run ./cmd/retrysafe demo --headless
+
+test: ## every test
+	go test ./...
+
+check: fmt vet lint vuln test race bench-check ## all that CI runs
+
+fmt: ## every Go file is as gofmt writes it
+	@files=$$(gofmt -l .); test -z "$$files" || { echo 'not formatted, run gofmt -w on:'; echo "$$files"; exit 1; }
+
+vet: ## go vet
+	go vet ./...
+
+lint: ## staticcheck, here and in bench
+	go run $(STATICCHECK) ./...
+	cd bench && go run $(STATICCHECK) ./...
+
+# Only this module: what bench compares with is in no program of ours. Without the database there is nothing to
+# compare with, and a check that fails on a machine without network would only be switched off.
+vuln: ## govulncheck, where its database can be reached
+	@echo 'go run $(GOVULNCHECK) ./...'; \
+	if out=$$(go run $(GOVULNCHECK) ./... 2>&1); then echo "$$out"; exit 0; fi; \
+	case "$$out" in \
+	*'fetching vulnerabilities:'*) echo 'vuln: the database of vulnerabilities could not be reached, nothing was checked' ;; \
+	*) echo "$$out"; exit 1 ;; \
+	esac
+
+# internal/mutants runs the tests of others in processes of its own: `make test` has run it, and a race detector on
+# the driver would find nothing.
+race: ## every test under the race detector
+	packages=$$(go list ./... | grep -v '/internal/mutants$$'); go test -race $$packages
+
+bench-check: ## bench, a module of its own, builds and passes its tests
+	cd bench && go vet ./... && go build ./... && go test ./...
+
+bench: ## the core's benchmarks, then side by side with others
+	go test -run '^$$' -bench . -benchmem .
+	cd bench && go run ./cmd/bench
+
+# The default minimises each new input for up to a minute, which is all of a short run.
+fuzz: ## every fuzz target for FUZZTIME (30s) each
+	@grep -rEo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Z_][A-Za-z0-9_]*' . | sort | \
+	while IFS=: read -r file func; do \
+		target=$${func#func }; \
+		echo "fuzz $${file%/*} $$target"; \
+		(cd "$${file%/*}" && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x .) </dev/null; \
+	done

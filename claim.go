@@ -1,0 +1,465 @@
+package retrysafe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Policy is stored with the claim: how long it is held, what becomes of it, how long it is remembered.
+// Durations are whole microseconds.
+type Policy struct {
+	OnLeaseEnd LeaseEnd
+	Lease      time.Duration // from the claim, or its last extension
+	Retention  time.Duration // of the answer, from the end of the operation
+	Remember   time.Duration // of the key, from the end of retention; 0: not at all
+}
+
+// memory is how long an entry that holds no answer, or may lose it, is kept. It is never 0, which means for ever.
+func (p Policy) memory() time.Duration { return max(p.Retention+p.Remember, time.Microsecond) }
+
+// A ClaimRequest asks to own a key.
+type ClaimRequest struct {
+	Key         Key
+	Fingerprint Fingerprint
+	Policy      Policy
+	CanRecover  bool // this process knows how to ask what happened
+}
+
+// A Claim is the answer to a ClaimRequest, and the owner's handle for every later verb.
+type Claim struct {
+	Verdict Verdict
+	Answer  []byte        // of Replay; shares memory with the entry: read only
+	NotKept bool          // of Replay: done, but its answer could not be kept
+	Failed  bool          // of Replay: the answer is a failure after which the outcome is unknown
+	Reason  string        // of OutcomeUnknown, for operators
+	Left    time.Duration // of the lease (Busy) or of retention (Replay)
+	Age     time.Duration // since the operation that stands began
+
+	key   Key
+	id    ID
+	epoch int64
+	nonce Rev
+
+	// turn is a lock with one slot, which gives way to a context: the heartbeat and the end of the operation
+	// meet here. It guards the fields below.
+	turn  chan struct{}
+	entry Entry // what stood last, as far as this owner knows
+	end   Rev   // names the settling write, however often it is sent: a landed one is recognised
+}
+
+// Owned tells whether the caller owns the key now and must end its claim.
+func (c *Claim) Owned() bool {
+	return c.Verdict == Won || c.Verdict == TookOver || c.Verdict == Recovering
+}
+
+// Epoch is the fencing number of the claim that stands: strictly greater than that of any claim before it.
+func (c *Claim) Epoch() int64 { return c.epoch }
+
+// ID is the digest under which the claim stands.
+func (c *Claim) ID() ID { return c.id }
+
+// Format prints the verdict and the key's tag for every verb: neither key nor answer can reach a log.
+func (c *Claim) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "%v of %v", c.Verdict, c.key) }
+
+// Claims is the verbs over a Store: claim, extend, settle (complete or release), resolve, forget, sweep and
+// inspect. It is the state machine; [Executor] puts it around an operation.
+type Claims struct {
+	store   Store
+	seal    *sealer
+	timeout time.Duration // of one store call
+}
+
+// maxRounds bounds how often a verb starts over because somebody else wrote between two of its calls.
+const maxRounds = 64
+
+// A lostClaim is a claim of which it is not known whether it stands.
+type lostClaim struct {
+	nonce  Rev
+	sent   Entry  // what was to be written
+	before *Entry // what it was to replace; nil for a fresh claim
+	err    error
+}
+
+func (l *lostClaim) Error() string { return fmt.Sprintf("claim: %v: %v", ErrStore, l.err) }
+func (l *lostClaim) Unwrap() []error {
+	return []error{ErrStore, l.err}
+}
+
+// Claim claims r.Key, or says what stands in the way. A fresh claim, a replay and a refusal are one store
+// call, a takeover is two. An error of the store leaves open whether the claim stands: take it back.
+func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
+	id, lost := r.Key.ID(), &lostClaim{nonce: NewRev()}
+	lost.sent = c.claimed(id, r, lost.nonce, nil, record{}, time.Time{})
+	rep, err := c.again(ctx, func(ctx context.Context) (Reply, error) { return c.store.Create(ctx, lost.sent) })
+	st := step{verdict: Won}
+	for round := 0; err == nil && !rep.OK; round++ {
+		meant := st.verdict
+		if st, err = c.judge(id, rep, r, lost.nonce); err != nil {
+			return nil, fmt.Errorf("claim: %w", err)
+		}
+		if !st.write {
+			break
+		}
+		if round == maxRounds {
+			return nil, fmt.Errorf("claim: %w: the entry kept changing", ErrStore)
+		}
+		lost.sent = st.next
+		over := rep
+		switch {
+		case st.own: // before stays what it was
+			st.verdict = meant
+		case rep.Found:
+			lost.before = &over.Entry
+		default:
+			lost.before = nil
+		}
+		rep, err = c.again(ctx, func(ctx context.Context) (Reply, error) { return c.write(ctx, over, lost.sent) })
+	}
+	if err != nil {
+		lost.err = err
+		return nil, lost
+	}
+	return newClaim(r.Key, st.verdict, rep)
+}
+
+// met is what r meets in an entry that was read already: nil if a claim would have to write.
+func (c *Claims) met(r ClaimRequest, rep *Reply) (*Claim, error) {
+	if rep == nil || !rep.Found {
+		return nil, nil
+	}
+	st, err := c.judge(rep.Entry.ID, *rep, r, Rev{})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	if st.write {
+		return nil, nil
+	}
+	return newClaim(r.Key, st.verdict, *rep)
+}
+
+// write puts e in place of what stood, if anything did.
+func (c *Claims) write(ctx context.Context, over Reply, e Entry) (Reply, error) {
+	if !over.Found {
+		return c.store.Create(ctx, e)
+	}
+	return c.store.Swap(ctx, over.Entry.Rev, e)
+}
+
+func newClaim(key Key, v Verdict, rep Reply) (*Claim, error) {
+	rec, err := rep.Entry.record()
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	e := rep.Entry
+	began := e.Stamp
+	if rec.started != 0 {
+		began = time.UnixMicro(rec.started)
+	}
+	c := &Claim{Verdict: v, Answer: rec.answer, NotKept: rec.notKept, Failed: e.State == UnknownAnswered, Reason: rec.reason,
+		Left: e.Due - rep.Now.Sub(e.Stamp), Age: rep.Now.Sub(began), key: key, id: e.ID, epoch: e.epoch(), nonce: rec.nonce, entry: e}
+	if c.Owned() {
+		c.turn = make(chan struct{}, 1)
+	}
+	return c, nil
+}
+
+// A step is what a claim does to what stands.
+type step struct {
+	verdict Verdict
+	write   bool
+	own     bool // what stands is this very claim, its answer lost and its lease declared over meanwhile
+	next    Entry
+}
+
+// judge asks the table what stands in the way of r. It writes nothing. nonce is that of the claim being made.
+func (c *Claims) judge(id ID, rep Reply, r ClaimRequest, nonce Rev) (step, error) {
+	if !rep.Found {
+		return step{verdict: Won, write: true, next: c.claimed(id, r, nonce, nil, record{}, rep.Now)}, nil
+	}
+	e := rep.Entry
+	rec, err := e.record()
+	if err != nil {
+		return step{}, err
+	}
+	if rec.nonce == nonce && (e.State == InFlight || e.State == Unknown) {
+		return step{write: true, own: true, next: c.claimed(id, r, nonce, &e, rec, rep.Now)}, nil
+	}
+	s := meet(&e, rec.policy.OnLeaseEnd, rep.Now)
+	if s.compared() {
+		same, err := c.seal.same(e.Fingerprint, rec.keyID, r.Fingerprint)
+		if err != nil || !same {
+			return step{verdict: Mismatch}, err
+		}
+	}
+	ed := decide(s, claim)
+	switch {
+	case ed.verdict == Recovering && !r.CanRecover:
+		return step{verdict: OutcomeUnknown}, nil
+	case !ed.write:
+		return step{verdict: ed.verdict}, nil
+	case ed.to == Unknown:
+		return step{verdict: ed.verdict, write: true, next: ended(e, rec, Outcome{State: Unknown, Reason: "lease over"})}, nil
+	}
+	return step{verdict: ed.verdict, write: true, next: c.claimed(id, r, nonce, &e, rec, rep.Now)}, nil
+}
+
+// claimed is the entry of a new claim. With nothing before it, epoch and start are the stamp that the store gives it.
+func (c *Claims) claimed(id ID, r ClaimRequest, nonce Rev, before *Entry, old record, now time.Time) Entry {
+	key := c.seal.current()
+	e := Entry{ID: id, Rev: NewRev(), State: InFlight, Fingerprint: key.seal(r.Fingerprint), Scope: displayed(r.Key.Scope), Display: r.Key.display(), Due: r.Policy.Lease}
+	rec := record{policy: r.Policy, keyID: key.id, nonce: nonce, attempts: old.attempts + 1, history: old.history}
+	if before != nil {
+		e.Epoch = nextEpoch(before.epoch(), now)
+	}
+	e.put(rec)
+	return e
+}
+
+// An Outcome is how an operation ended. The zero Outcome is "nobody knows": held, without an answer.
+type Outcome struct {
+	State   State  // Completed, UnknownAnswered, Free (nothing happened: release) or else Unknown
+	Answer  []byte // of Completed and UnknownAnswered; nil and empty are kept apart
+	NotKept bool   // Answer is not all there was: replays are told so
+	Reason  string // for operators, at most 256 bytes of it; no payload
+}
+
+// plain is o with the state that it stands for.
+func (o Outcome) plain() Outcome {
+	if o.State != Completed && o.State != UnknownAnswered && o.State != Free {
+		o.State = Unknown
+	}
+	return o
+}
+
+func (o Outcome) verb() verb {
+	switch o.State {
+	case Completed:
+		return complete
+	case UnknownAnswered:
+		return fail
+	case Free:
+		return release
+	}
+	return hold
+}
+
+// carried makes explicit what a first write left to its stamp, since the next write gets another stamp.
+func carried(e Entry, rec record) (Entry, record) {
+	if rec.started == 0 {
+		rec.started = e.Stamp.UnixMicro()
+	}
+	e.Epoch, e.Rev = e.epoch(), NewRev()
+	return e, rec
+}
+
+// ended is the entry after its owner's operation ended with o, or after its lease did.
+func ended(e Entry, rec record, o Outcome) Entry {
+	e, rec = carried(e, rec)
+	e.State, e.Due, e.TTL = o.State, rec.policy.Retention, rec.policy.memory()
+	rec.answer, rec.notKept, rec.reason, rec.finished = o.Answer, o.NotKept, displayed(o.Reason), 0
+	switch o.verb() {
+	case hold:
+		e.State, e.Due, e.TTL = Unknown, 0, 0
+		rec.answer, rec.notKept = nil, false
+	case release:
+		e.Due, rec.answer, rec.notKept = e.TTL, nil, false
+	}
+	e.put(rec)
+	return e
+}
+
+// Extend starts the lease anew, also after it ended if nobody wrote meanwhile. ErrUnknownOutcome: it was
+// declared over and is held; the owner may still settle. ErrClaimLost: it may not.
+func (c *Claims) Extend(ctx context.Context, cl *Claim) error {
+	return c.own(ctx, cl, extend, func(e Entry, rec record) Entry {
+		e, rec = carried(e, rec)
+		e.State, e.Due, e.TTL = InFlight, rec.policy.Lease, 0
+		e.put(rec)
+		return e
+	})
+}
+
+// Settle ends an owned claim: it completes or releases it, as o says. A late owner whose claim was declared
+// over, but not resolved, may still settle. ErrClaimLost: somebody else decided; nothing was written.
+func (c *Claims) Settle(ctx context.Context, cl *Claim, o Outcome) error {
+	return c.own(ctx, cl, o.verb(), func(e Entry, rec record) Entry {
+		if cl.end == (Rev{}) {
+			cl.end = NewRev()
+		}
+		e = ended(e, rec, o)
+		e.Rev = cl.end
+		return e
+	})
+}
+
+// own writes what next makes of the owner's entry, as long as the entry is still the owner's by its nonce and
+// the table has an edge. What stands may be newer than the owner knows: an extension whose answer was lost,
+// or the end of the lease declared by a claim or the sweeper.
+func (c *Claims) own(ctx context.Context, cl *Claim, v verb, next func(Entry, record) Entry) error {
+	if err := cl.lock(ctx); err != nil {
+		return err
+	}
+	defer func() { <-cl.turn }()
+	if err := cl.may(v); err != nil {
+		return err
+	}
+	for range maxRounds {
+		rec, err := cl.entry.record()
+		if err != nil {
+			return err
+		}
+		e := next(cl.entry, rec)
+		rep, err := c.replace(ctx, cl.entry, e, v == release && len(rec.history) == 0)
+		if err != nil {
+			return err
+		}
+		if rep.OK {
+			cl.entry, cl.end = rep.Entry, Rev{}
+			return nil
+		}
+		if settled, err := cl.standing(rep, v); settled || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: the entry kept changing", ErrStore)
+}
+
+// may tells whether the owner may do v, as far as it knows its entry: a beat that comes behind the record must
+// not bring the claim back to life.
+func (c *Claim) may(v verb) error {
+	switch state := c.entry.State; {
+	case state == InFlight, state == Unknown && v != extend:
+		return nil
+	case state == Unknown:
+		return ErrUnknownOutcome
+	}
+	return ErrClaimLost
+}
+
+func (c *Claim) lock(ctx context.Context) error {
+	select {
+	case c.turn <- struct{}{}: // free, as nearly always: ctx need not make a timer
+		return nil
+	default:
+	}
+	select {
+	case c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// replace swaps e in for before, or deletes before. An operator's act must not vanish: an entry with a
+// history is kept, Free, where another is deleted.
+func (c *Claims) replace(ctx context.Context, before, e Entry, drop bool) (Reply, error) {
+	return c.again(ctx, func(ctx context.Context) (Reply, error) {
+		if drop {
+			return c.store.Delete(ctx, before.ID, before.Rev)
+		}
+		return c.store.Swap(ctx, before.Rev, e)
+	})
+}
+
+// standing adopts what stands if it is still this owner's and v is allowed on it. settled: this owner's own
+// settling write stands already, its answer was lost, and something that changes no outcome came after it.
+func (c *Claim) standing(rep Reply, v verb) (settled bool, err error) {
+	if !rep.Found {
+		return false, ErrClaimLost
+	}
+	rec, err := rep.Entry.record()
+	if err != nil {
+		return false, err
+	}
+	if rec.nonce != c.nonce || rep.Entry.epoch() != c.epoch {
+		return false, ErrClaimLost
+	}
+	s := meet(&rep.Entry, rec.policy.OnLeaseEnd, rep.Now)
+	switch {
+	case decide(s, v) != nil:
+		c.entry = rep.Entry
+		return false, nil
+	case s == held, s == heldRecover:
+		return false, ErrUnknownOutcome // declared over; the owner may still settle
+	case v == complete, v == fail:
+		return true, nil // nobody else settles under this nonce
+	}
+	return false, ErrClaimLost
+}
+
+// takeBack undoes a claim whose answer never came, so that a blip of the store leaves no unknown outcome for
+// something that never ran. It goes by the nonce: a fresh claim is deleted, a lost takeover swapped back.
+// certain is false while the write may still be on its way.
+func (c *Claims) takeBack(ctx context.Context, l *lostClaim) (certain bool, err error) {
+	entries, now, err := c.get(ctx, l.sent.ID)
+	if err != nil || len(entries) == 0 {
+		return false, err
+	}
+	e := entries[0]
+	rec, err := e.record()
+	if err != nil || rec.nonce != l.nonce || e.State != InFlight && e.State != Unknown {
+		return l.before == nil || e.Rev != l.before.Rev, nil
+	}
+	if l.before == nil {
+		rep, err := c.replace(ctx, e, Entry{}, true)
+		return rep.OK, err
+	}
+	old, err := l.before.record()
+	if err != nil {
+		return false, err
+	}
+	rep, err := c.replace(ctx, e, rebased(*l.before, old, now), false)
+	return rep.OK, err
+}
+
+// rebased is e to be written again at now with nothing changed: what was left of its times is left of them still.
+func rebased(e Entry, rec record, now time.Time) Entry {
+	if rec.finished == 0 && e.State != InFlight {
+		rec.finished = e.Stamp.UnixMicro()
+	}
+	age := now.Sub(e.Stamp)
+	e, rec = carried(e, rec)
+	e.Due = max(e.Due-age, 0)
+	if e.TTL > 0 {
+		e.TTL = max(e.TTL-age, time.Microsecond)
+	}
+	e.put(rec)
+	return e
+}
+
+// again repeats a call whose outcome is not known; writes carry a Rev of their own, so this is safe.
+func (c *Claims) again(ctx context.Context, call func(context.Context) (Reply, error)) (rep Reply, err error) {
+	return again(ctx, func(ctx context.Context) (Reply, error) {
+		bound := within(ctx, c.timeout)
+		defer bound.end()
+		return call(bound)
+	})
+}
+
+// again ends at once on an error that says that nothing was written, but returns such an error only if that
+// is true of every try.
+func again(ctx context.Context, call func(context.Context) (Reply, error)) (rep Reply, err error) {
+	var open error
+	for range 3 {
+		rep, err = call(ctx)
+		switch {
+		case err == nil:
+			return rep, nil
+		case errors.Is(err, ErrNotWritten):
+			return rep, cmp.Or(open, err)
+		case ctx.Err() != nil:
+			return rep, err
+		}
+		open = err
+	}
+	return rep, open
+}
+
+func (c *Claims) get(ctx context.Context, ids ...ID) ([]Entry, time.Time, error) {
+	bound := within(ctx, c.timeout)
+	defer bound.end()
+	return c.store.Get(bound, ids...)
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/examples/payments"
+	"github.com/retrysafe/retrysafe/gateway"
+	"github.com/retrysafe/retrysafe/idemhttp"
+	"github.com/retrysafe/retrysafe/store/memstore"
+)
+
+type demoCmd struct {
+	Headless bool `help:"Print the result and exit, with status 1 unless the demo proved its point."`
+	Orders   int  `default:"120" help:"How many orders each client has to charge. Default ${default}."`
+}
+
+// demoLimit bounds the whole demo.
+const demoLimit = 30 * time.Second
+
+// Run plays the same orders over the same faulty line for each client, then counts the charges that stand.
+func (c *demoCmd) Run(ctx context.Context, s streams) error {
+	if c.Orders < len(faults)*2 || c.Orders > 10_000 {
+		return usage("--orders: want %d to 10000, so that every fault occurs", len(faults)*2)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the demo took longer than %v: is the machine very busy?", demoLimit))
+	defer cancel()
+	d, err := newDemo(ctx, c.Orders)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer d.close()
+	fmt.Fprintf(s.out, "%d orders, one charge each, sent over a line on which %d first attempts go wrong:\n", c.Orders, d.plan.faulty())
+	fmt.Fprintf(s.out, "%s\n\n", d.plan.summary())
+	rows, err := d.play(ctx, s)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	printRows(s, rows)
+	if bad := judgeRows(rows, c.Orders); bad != nil {
+		return fmt.Errorf("the demo did not show what it must: %w", bad)
+	}
+	fmt.Fprintln(s.out, "\nThe line lost the same messages for all four. Only the key, kept over all retries, makes them harmless.")
+	return nil
+}
+
+// A demo is the payment API, the gateway in front of it, and a faulty line to each.
+type demo struct {
+	plan    plan
+	api     *payments.API
+	servers []*http.Server
+	direct  string // URL of the API
+	guarded string // URL of the gateway
+	dir     string
+}
+
+func newDemo(ctx context.Context, orders int) (*demo, error) {
+	dir, err := os.MkdirTemp("", "retrysafe-demo-")
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{plan: newPlan(orders), dir: dir}
+	if d.api, err = payments.Open(ctx, filepath.Join(dir, "payments.db"), nil); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	if d.direct, err = d.listen(d.api.Handler()); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	guard, err := newDemoGateway(d.direct)
+	if err == nil {
+		d.guarded, err = d.listen(guard)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+func newDemoGateway(upstream string) (http.Handler, error) {
+	executor, err := retrysafe.New(memstore.New(nil), nil)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(upstream)
+	if err != nil {
+		return nil, err
+	}
+	return gateway.New(executor, u, idemhttp.SharedScope, &gateway.Options{Guard: idemhttp.Options{Required: true}})
+}
+
+// listen serves h on a free port of this machine and returns its URL.
+func (d *demo) listen(h http.Handler) (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	d.servers = append(d.servers, server)
+	go server.Serve(l)
+	return "http://" + l.Addr().String(), nil
+}
+
+func (d *demo) close() error {
+	var errs []error
+	for _, s := range d.servers {
+		errs = append(errs, s.Close())
+	}
+	if d.api != nil {
+		errs = append(errs, d.api.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
+}
+
+// A row is what became of one client's orders.
+type row struct {
+	name     string
+	client   string
+	charges  int // that stand
+	missing  int // orders without a charge
+	double   int // charges too many
+	deceived int // orders whose charge stands though the client believes that it failed
+	sent     int
+}
+
+// play runs all clients at once and counts what stands.
+func (d *demo) play(ctx context.Context, s streams) ([]row, error) {
+	clients := d.clients()
+	rows := make([]row, len(clients))
+	errs := make([]error, len(clients))
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	for i, c := range clients {
+		wg.Go(func() {
+			if errs[i] = d.drive(ctx, c, &done); errs[i] == nil {
+				rows[i], errs[i] = d.count(ctx, c)
+			}
+		})
+	}
+	stop := showProgress(s, &done, int64(len(clients)*len(d.plan)))
+	wg.Wait()
+	stop()
+	return rows, errors.Join(errs...)
+}
+
+// showProgress keeps one line up to date on a terminal, and prints nothing elsewhere.
+func showProgress(s streams, done *atomic.Int64, all int64) (stop func()) {
+	if !isTerminal(s.err) {
+		return func() {}
+	}
+	quit, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			fmt.Fprintf(s.err, "\r%d of %d orders", done.Load(), all)
+			select {
+			case <-quit:
+				fmt.Fprint(s.err, "\r\033[K")
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return func() { close(quit); <-gone }
+}
+
+// count compares what the client believes with the charges that stand.
+func (d *demo) count(ctx context.Context, c *client) (row, error) {
+	standing, err := charges(ctx, d.direct, c.customer)
+	if err != nil {
+		return row{}, fmt.Errorf("count the charges of %s: %w", c.customer, err)
+	}
+	r := row{name: c.name, client: c.customer, sent: int(c.sent.Load())}
+	for i := range d.plan {
+		n := standing[orderName(i)]
+		r.charges += n
+		switch {
+		case n == 0:
+			r.missing++
+		case !c.believes[i]:
+			r.deceived++
+		}
+		r.double += max(n-1, 0)
+	}
+	return r, nil
+}
+
+func printRows(s streams, rows []row) {
+	fmt.Fprintf(s.out, "%-40s %8s %8s %8s %8s  %s\n", "client", "requests", "charges", "missing", "double", "stands, but believed failed")
+	for _, r := range rows {
+		line := fmt.Sprintf("%-40s %8d %8d %8d %8d  %d", r.name, r.sent, r.charges, r.missing, r.double, r.deceived)
+		if isTerminal(s.out) {
+			colour := 31
+			if r.missing+r.double+r.deceived == 0 {
+				colour = 32
+			}
+			line = fmt.Sprintf("\033[%dm%s\033[0m", colour, line)
+		}
+		fmt.Fprintln(s.out, line)
+	}
+}
+
+// judgeRows says what a run failed to show. A bare client without doubles would prove nothing.
+func judgeRows(rows []row, orders int) error {
+	var bad []string
+	must := func(ok bool, format string, args ...any) {
+		if !ok {
+			bad = append(bad, fmt.Sprintf(format, args...))
+		}
+	}
+	gaveUp, bare, newKeys, oneKey := rows[0], rows[1], rows[2], rows[3]
+	must(gaveUp.missing > 0 && gaveUp.deceived > 0 && gaveUp.double == 0, "giving up must leave charges missing, and charges that nobody knows of, and none double")
+	must(bare.double > 0, "resending bare must charge twice")
+	must(newKeys.double > 0, "resending with a new key each time must charge twice")
+	must(oneKey.charges == orders && oneKey.missing+oneKey.double+oneKey.deceived == 0, "one key through the gateway must charge every order once, known to the client")
+	if bad == nil {
+		return nil
+	}
+	return errors.New(strings.Join(bad, "; "))
+}

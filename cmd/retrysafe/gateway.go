@@ -1,0 +1,245 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/admin"
+	"github.com/retrysafe/retrysafe/gateway"
+	"github.com/retrysafe/retrysafe/idemhttp"
+	"github.com/retrysafe/retrysafe/observer/promobserver"
+)
+
+type gatewayCmd struct {
+	Upstream string `required:"" placeholder:"URL" help:"The API to guard, like http://127.0.0.1:9090."`
+	Listen   string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where callers connect. Default ${default}."`
+	Admin    string `default:"127.0.0.1:8081" placeholder:"ADDR" help:"Where operators connect: keys, metrics, health. Default ${default}."`
+	Store    string `default:"memory:" placeholder:"STORE" help:"Where keys are kept. memory: forgets them when the gateway ends. Default ${default}."`
+
+	RequireKey bool     `help:"Refuse POST and PATCH without a key, with 400. Without it they pass unguarded."`
+	Wait       duration `default:"0s" help:"How long a retry waits for the first attempt before it gets 409. Default ${default}."`
+	Lease      duration `default:"30s" help:"How long a claim stands without a sign of life of its gateway. Default ${default}."`
+	Retention  duration `default:"24h" help:"How long answers are kept and replayed. Default ${default}."`
+	Remember   duration `default:"720h" help:"How long keys are remembered after that: a retry then gets 410 and does not run again. 0s is off. Default ${default}."`
+	OnLeaseEnd string   `default:"hold" enum:"hold,rerun" help:"What becomes of a request whose gateway died: hold it as unknown, or rerun it (it may then take effect twice). Default ${default}."`
+	RecordWait duration `default:"10s" help:"How long an answer is held back until it is recorded. Default ${default}."`
+
+	ScopeHeader string   `placeholder:"NAME" help:"Header that names the tenant, set by a proxy in front. Keys of different tenants never meet. Without it all callers share one scope."`
+	TrustProxy  []string `placeholder:"CIDR" help:"Networks whose scope and X-Forwarded-* headers are believed. Default: this machine."`
+	MaxBody     size     `default:"10MiB" help:"Largest body of a guarded request. Default ${default}."`
+	MaxResponse size     `default:"1MiB" help:"Largest answer that is kept. A larger one is passed on; retries are told that it was not kept. Default ${default}."`
+
+	UpstreamTimeout duration `default:"60s" help:"How long to wait for the upstream's next byte. Default ${default}."`
+	UpstreamIdle    duration `default:"2s" help:"When an unused connection to the upstream is dropped; keep it below the upstream's own. Default ${default}."`
+	DrainTimeout    duration `default:"30s" help:"How long SIGTERM waits for requests under way. Default ${default}."`
+
+	tokenFlags      `embed:""`
+	FingerprintKeys string `placeholder:"FILE" help:"Keys that seal request fingerprints, one a line, the first in use. Without it the store keeps a random one of its own."`
+	DocsBase        string `placeholder:"URL" help:"Where the links in error answers lead. Default: the project's pages."`
+	LogFormat       string `default:"text" enum:"text,json" help:"text or json, on stderr. Default ${default}."`
+}
+
+// Run serves until ctx ends, then drains.
+func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
+	log := slog.New(slog.NewTextHandler(s.err, nil))
+	if c.LogFormat == "json" {
+		log = slog.New(slog.NewJSONHandler(s.err, nil))
+	}
+	g, err := c.assemble(log)
+	if err != nil {
+		return err
+	}
+	if err := g.executor.Open(ctx); err != nil {
+		if errors.Is(err, retrysafe.ErrInvalid) {
+			return usage("--fingerprint-keys: %v", err)
+		}
+		return fmt.Errorf("--store %s: %w", c.Store, err)
+	}
+	public, err := listen("--listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	operators, err := listen("--admin", c.Admin)
+	if err != nil {
+		public.Close()
+		return err
+	}
+	g.announce(s, public, operators)
+	return g.serve(ctx, public, operators, time.Duration(c.DrainTimeout))
+}
+
+func listen(flag, addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", strings.TrimPrefix(addr, "http://"))
+	if e, ok := errors.AsType[*net.AddrError](err); ok {
+		return nil, usage("%s: %v: want HOST:PORT like 127.0.0.1:8080", flag, e)
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return nil, usage("%s: %v: want HOST:PORT like 127.0.0.1:8080", flag, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: choose another address, or stop what listens there", flag, err)
+	}
+	return l, nil
+}
+
+// A server is the assembled gateway.
+type server struct {
+	executor  *retrysafe.Executor
+	gateway   *gateway.Gateway
+	admin     http.Handler
+	tokenFile string // of a token that was not given
+	shared    bool
+	log       *slog.Logger
+}
+
+// assemble puts the parts together, by hand: store, executor, gateway, admin.
+func (c *gatewayCmd) assemble(log *slog.Logger) (*server, error) {
+	upstream, err := parseUpstream(c.Upstream)
+	if err != nil {
+		return nil, err
+	}
+	trusted, err := parsePrefixes("--trust-proxy", c.TrustProxy)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDocsBase(c.DocsBase); err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	executor, err := c.executor(log, registry)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{executor: executor, log: log, shared: c.ScopeHeader == ""}
+	if s.gateway, err = gateway.New(executor, upstream, c.scope(trusted), c.gatewayOptions(log, trusted)); err != nil {
+		return nil, usage("%v", err)
+	}
+	token, file, err := c.tokenOrNew()
+	if err != nil {
+		return nil, err
+	}
+	s.tokenFile = file
+	s.admin, err = admin.New(executor, &admin.Options{Token: token, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), DocsBase: c.DocsBase, Logger: log})
+	return s, err
+}
+
+func (c *gatewayCmd) executor(log *slog.Logger, registry *prometheus.Registry) (*retrysafe.Executor, error) {
+	store, err := openStore(c.Store)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := readFingerprintKeys(c.FingerprintKeys)
+	if err != nil {
+		return nil, err
+	}
+	observer, err := promobserver.New(registry)
+	if err != nil {
+		return nil, err
+	}
+	o := &retrysafe.Options{
+		Lease: time.Duration(c.Lease), Retention: time.Duration(c.Retention), Remember: cmp.Or(time.Duration(c.Remember), retrysafe.Off),
+		RecordWait: time.Duration(c.RecordWait), FingerprintKeys: keys, Observer: observer, Logger: log,
+	}
+	if c.OnLeaseEnd == "rerun" {
+		o.OnLeaseEnd = retrysafe.Rerun
+	}
+	for flag, d := range map[string]duration{"--lease": c.Lease, "--retention": c.Retention, "--record-wait": c.RecordWait, "--upstream-timeout": c.UpstreamTimeout} {
+		if d == 0 {
+			return nil, usage("%s: 0s makes no sense here: want a positive duration", flag)
+		}
+	}
+	return retrysafe.New(store, o)
+}
+
+func (c *gatewayCmd) scope(trusted []netip.Prefix) idemhttp.ScopeFunc {
+	if c.ScopeHeader == "" {
+		return idemhttp.SharedScope
+	}
+	if trusted == nil {
+		trusted = gateway.Loopback()
+	}
+	return gateway.HeaderScope(c.ScopeHeader, trusted)
+}
+
+func (c *gatewayCmd) gatewayOptions(log *slog.Logger, trusted []netip.Prefix) *gateway.Options {
+	return &gateway.Options{
+		Guard: idemhttp.Options{Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
+			MaxResponse: int64(c.MaxResponse), DocsBase: c.DocsBase, Logger: log},
+		UpstreamTimeout: time.Duration(c.UpstreamTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), TrustProxy: trusted, Logger: log,
+	}
+}
+
+func checkDocsBase(base string) error {
+	if base == "" {
+		return nil
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return usage("--docs-base: want a URL like https://docs.example.com/retrysafe")
+	}
+	return nil
+}
+
+// announce says, on stderr, that the gateway is ready, and what an operator should know.
+func (s *server) announce(to streams, public, operators net.Listener) {
+	if s.shared {
+		fmt.Fprintln(to.err, "retrysafe: all callers share one scope: set --scope-header if they must not see each other's keys")
+	}
+	if s.tokenFile != "" {
+		fmt.Fprintf(to.err, "retrysafe: the admin token is in ./%s\n", s.tokenFile)
+	}
+	fmt.Fprintf(to.err, "retrysafe: admin listening on http://%s\n", operators.Addr())
+	fmt.Fprintf(to.err, "listening on http://%s\n", public.Addr())
+}
+
+// serve serves both listeners until ctx ends. Then new keyed requests are told to come again, those under way
+// end and are recorded, and the admin listener goes last, so that it can be watched.
+func (s *server) serve(ctx context.Context, public, operators net.Listener, drain time.Duration) error {
+	running, stop := context.WithCancel(context.Background())
+	defer stop()
+	front, back := newServer(s.gateway, s.log), newServer(s.admin, s.log)
+	failed := make(chan error, 3)
+	go func() { failed <- front.Serve(public) }()
+	go func() { failed <- back.Serve(operators) }()
+	go func() { failed <- s.executor.Run(running) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	s.log.Info("draining", "at_most", drain)
+	bounded, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	drained := make(chan error, 1)
+	go func() { drained <- s.executor.Drain(bounded) }()
+	err := errors.Join(front.Shutdown(bounded), <-drained)
+	stop()
+	back.Close()
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	s.log.Info("drained")
+	return nil
+}
+
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/retrysafe/retrysafe"
+)
+
+// defaultTokenFile is where a gateway that is given no admin token keeps the one it makes, and where the other
+// commands look for it.
+const defaultTokenFile = "retrysafe-admin-token"
+
+// tokenFlags are how a command learns the admin token.
+type tokenFlags struct {
+	AdminToken     string `type:"redacted" placeholder:"TOKEN" help:"Bearer token of the admin listener, the secret itself: better set by environment or file than by flag."`
+	AdminTokenFile string `placeholder:"FILE" help:"File whose first line is the token. With neither, ./retrysafe-admin-token is used; a gateway makes it."`
+}
+
+const minToken = 16
+
+// token returns the admin token that was given, and "" if none was.
+func (t tokenFlags) token() (string, error) {
+	switch {
+	case t.AdminToken != "" && t.AdminTokenFile != "":
+		return "", usage("--admin-token and --admin-token-file: give one of them")
+	case t.AdminToken != "":
+		return checkToken("--admin-token", t.AdminToken)
+	case t.AdminTokenFile != "":
+		return readToken("--admin-token-file", t.AdminTokenFile)
+	}
+	return "", nil
+}
+
+func checkToken(flag, token string) (string, error) {
+	if len(token) < minToken {
+		return "", usage("%s: the token is too short: want at least %d characters, like the output of `openssl rand -hex 32`", flag, minToken)
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", usage("%s: the token may hold printable ASCII only, no spaces", flag)
+	}
+	return token, nil
+}
+
+func readToken(flag, file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", usage("%s: %v", flag, err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	return checkToken(flag+" "+file, strings.TrimSpace(line))
+}
+
+// tokenOrNew returns the token given, else the one in the default file, else a new one written there. file
+// says where it stands if it was not given.
+func (t tokenFlags) tokenOrNew() (token, file string, err error) {
+	if token, err = t.token(); token != "" || err != nil {
+		return token, "", err
+	}
+	token, err = readToken("admin token", defaultTokenFile)
+	if _, statErr := os.Stat(defaultTokenFile); !errors.Is(statErr, fs.ErrNotExist) {
+		return token, defaultTokenFile, err
+	}
+	secret := make([]byte, 32)
+	rand.Read(secret)
+	token = hex.EncodeToString(secret)
+	f, err := os.OpenFile(defaultTokenFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", "", usage("admin token: none was given, and one cannot be kept in ./%s: %v: give --admin-token-file", defaultTokenFile, err)
+	}
+	_, err = fmt.Fprintln(f, token)
+	return token, defaultTokenFile, errors.Join(err, f.Close())
+}
+
+// tokenOrDefault returns the token given, else the one a gateway left in this folder.
+func (t tokenFlags) tokenOrDefault() (string, error) {
+	token, err := t.token()
+	if token != "" || err != nil {
+		return token, err
+	}
+	if _, err := os.Stat(defaultTokenFile); err != nil {
+		return "", usage("admin token: none was given and ./%s is not here: set RETRYSAFE_ADMIN_TOKEN or --admin-token-file", defaultTokenFile)
+	}
+	return readToken("admin token", defaultTokenFile)
+}
+
+// readFingerprintKeys reads one key a line, base64 or hexadecimal, # for comments. The first seals.
+func readFingerprintKeys(file string) ([][]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usage("--fingerprint-keys: %v", err)
+	}
+	var keys [][]byte
+	for i, line := range bytes.Split(b, []byte("\n")) {
+		text := strings.TrimSpace(string(line))
+		if text == "" || strings.HasPrefix(text, "#") {
+			continue
+		}
+		key, err := hex.DecodeString(text)
+		if err != nil {
+			key, err = base64.StdEncoding.DecodeString(text)
+		}
+		if err != nil || len(key) < retrysafe.MinFingerprintKey {
+			return nil, usage("--fingerprint-keys: %s line %d is no key: want %d random bytes in hexadecimal or base64, like the output of `openssl rand -hex 32`", file, i+1, retrysafe.MinFingerprintKey)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, usage("--fingerprint-keys: %s holds no key: put the output of `openssl rand -hex 32` there", file)
+	}
+	return keys, nil
+}

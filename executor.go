@@ -1,0 +1,359 @@
+package retrysafe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Off switches an option off whose zero value means its default.
+const Off time.Duration = -1
+
+// Options are what an Executor does unless a [Request] says otherwise. Nil, and the zero value of each field,
+// is the default.
+type Options struct {
+	Lease      time.Duration // how long a claim stands without a sign of life; extended at a third. Defaults to 30 s
+	Retention  time.Duration // how long answers are kept. Defaults to 24 h
+	Remember   time.Duration // how long keys are remembered after that. Defaults to 30 days; Off forgets them with the answer
+	OnLeaseEnd LeaseEnd      // what becomes of a claim whose owner is gone. Defaults to Hold
+	Recover    RecoverFunc   // asks what happened; needed by OnLeaseEnd Recover
+	Wait       time.Duration // how long Do waits for another attempt to end. Defaults to 0: ErrInFlight at once
+	RecordWait time.Duration // how long an answer is held back until it is recorded. Defaults to 10 s
+	MaxRun     time.Duration // for how long a lease is extended at most. Defaults to 1 h
+
+	StoreTimeout  time.Duration // of one store call. Defaults to 5 s
+	SweepInterval time.Duration // between two passes of the sweeper. Defaults to 5 s
+	PollInterval  time.Duration // between two looks for all waiters, where the store cannot tell. Defaults to 25 ms
+
+	// FingerprintKeys seal fingerprints: the first seals, the others are still known. Each is at least
+	// MinFingerprintKey random bytes. Defaults to one random key kept in the store itself.
+	FingerprintKeys [][]byte
+
+	Observer Observer     // is told what happens. Defaults to none
+	Logger   *slog.Logger // at Debug and Error only; never a key or a payload. Defaults to silence
+}
+
+// A RecoverFunc asks the world what became of an operation whose owner is gone. Its Outcome settles the
+// claim: Free means that it certainly did not happen and never will, and lets the caller run it. An error, or
+// the zero Outcome, leaves it unknown.
+type RecoverFunc func(ctx context.Context, key Key) (Outcome, error)
+
+// An Executor runs operations at most once a key. Its methods may be called at once from many goroutines.
+type Executor struct {
+	store    Store
+	o        Options
+	policy   Policy
+	claims   atomic.Pointer[Claims] // nil until the fingerprint keys are known
+	opening  chan struct{}          // one slot, a lock that gives way to a context
+	mu       sync.Mutex
+	active   int           // operations and background work under way; guarded by mu
+	draining bool          // guarded by mu
+	idle     chan struct{} // closed when draining and active is 0
+	stopped  context.Context
+	stop     context.CancelFunc // ends background work
+	waiters  waiters
+	replays  counts
+}
+
+// New returns an Executor over s. It touches neither the store nor any goroutine.
+func New(s Store, o *Options) (*Executor, error) {
+	e := &Executor{store: s, idle: make(chan struct{}), opening: make(chan struct{}, 1)}
+	if o != nil {
+		e.o = *o
+	}
+	if err := e.o.fill(); err != nil {
+		return nil, err
+	}
+	if _, err := newSealer(e.o.FingerprintKeys); err != nil {
+		return nil, err
+	}
+	e.policy = Policy{OnLeaseEnd: e.o.OnLeaseEnd, Lease: e.o.Lease, Retention: e.o.Retention, Remember: e.o.Remember}
+	e.stopped, e.stop = context.WithCancel(context.Background())
+	e.waiters.init(s, &e.o)
+	return e, nil
+}
+
+// longest bounds every time, so that no sum of two overflows: a century stands for ever.
+const longest = 100 * 365 * 24 * time.Hour
+
+// fill puts defaults in place of zeros and refuses what makes no sense.
+func (o *Options) fill() error {
+	for _, d := range []struct {
+		name     string
+		p        *time.Duration
+		fallback time.Duration
+		off      bool
+	}{
+		{"Lease", &o.Lease, 30 * time.Second, false}, {"Retention", &o.Retention, 24 * time.Hour, false},
+		{"Remember", &o.Remember, 30 * 24 * time.Hour, true}, {"Wait", &o.Wait, 0, true},
+		{"RecordWait", &o.RecordWait, 10 * time.Second, false}, {"MaxRun", &o.MaxRun, time.Hour, false},
+		{"StoreTimeout", &o.StoreTimeout, 5 * time.Second, false}, {"SweepInterval", &o.SweepInterval, 5 * time.Second, false},
+		{"PollInterval", &o.PollInterval, 25 * time.Millisecond, false},
+	} {
+		switch {
+		case *d.p == 0:
+			*d.p = d.fallback
+		case *d.p == Off && d.off:
+			*d.p = 0
+		case *d.p < time.Microsecond:
+			return fmt.Errorf("%w: option %s is %v: want a positive time", ErrInvalid, d.name, *d.p)
+		}
+		*d.p = min(*d.p, longest).Truncate(time.Microsecond)
+	}
+	if o.OnLeaseEnd > Recover || o.OnLeaseEnd == Recover && o.Recover == nil {
+		return fmt.Errorf("%w: option OnLeaseEnd is %v: want Hold, Rerun, or Recover with a Recover function", ErrInvalid, o.OnLeaseEnd)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Policy returns the policy of a claim that brings none of its own.
+func (e *Executor) Policy() Policy { return e.policy }
+
+// Open makes sure that the store answers and that the fingerprint keys are the store's. Every verb does so by
+// itself; a server calls it at start, to fail there.
+func (e *Executor) Open(ctx context.Context) error {
+	_, err := e.open(ctx)
+	return err
+}
+
+func (e *Executor) open(ctx context.Context) (*Claims, error) {
+	if c := e.claims.Load(); c != nil {
+		return c, nil
+	}
+	select {
+	case e.opening <- struct{}{}:
+		defer func() { <-e.opening }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("open: %w", errors.Join(ErrStore, ctx.Err()))
+	}
+	if c := e.claims.Load(); c != nil {
+		return c, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.o.StoreTimeout)
+	defer cancel()
+	seal, err := openSealer(ctx, e.store, e.o.FingerprintKeys)
+	if err != nil {
+		return nil, err
+	}
+	c := &Claims{store: e.store, seal: seal, timeout: e.o.StoreTimeout}
+	e.claims.Store(c)
+	return c, nil
+}
+
+// A Request asks for one operation under one key.
+type Request struct {
+	Key         Key
+	Fingerprint Fingerprint
+	Policy      *Policy       // nil: the Executor's
+	Wait        time.Duration // for another attempt to end; 0: not at all
+	Recover     RecoverFunc   // nil: the Executor's
+	Detached    bool          // the operation's context does not end with the caller's
+}
+
+// A Result is what became of a Request. Verdict Won or TookOver: the operation ran here, and State and Answer
+// are its own. Replay: they are those of the first. Every other verdict: there is no answer.
+type Result struct {
+	Verdict Verdict
+	State   State
+	Answer  []byte // shares memory with the entry: read only
+	NotKept bool   // done, but Answer is not all there was
+	Epoch   int64  // of the claim that stands
+	ID      ID
+	Left    time.Duration // Busy: of the lease; Replay: of the retention
+	Age     time.Duration // Busy: since the operation that stands began
+	Err     error         // of recording, after the operation ran here: ErrUnrecorded, ErrClaimLost or nil
+}
+
+// Do runs op at most once under key and returns its answer, or the answer of the attempt that ran it. An error
+// of op means that its outcome is unknown and is held, unless it wraps [ErrDidNothing]: then the key is
+// released. A panic is an unknown outcome too. op's ctx ends when the claim is lost.
+//
+// Errors: [ErrInFlight], [ErrMismatch], [ErrUnknownOutcome], [ErrExpired], [ErrAnswerNotKept], [ErrFailed];
+// [ErrStore], [ErrUnreadable], [ErrDraining] where nothing ran; [ErrUnrecorded] or [ErrClaimLost] beside a
+// valid Result where op ran and its answer could not be recorded; op's own error.
+func (e *Executor) Do(ctx context.Context, key Key, fp Fingerprint, op func(ctx context.Context) ([]byte, error)) (Result, error) {
+	var failure error
+	r, err := e.Execute(ctx, Request{Key: key, Fingerprint: fp, Wait: e.o.Wait}, func(ctx context.Context) Outcome {
+		answer, err := op(ctx)
+		failure = err
+		switch {
+		case err == nil:
+			return Outcome{State: Completed, Answer: answer}
+		case errors.Is(err, ErrDidNothing):
+			return Outcome{State: Free}
+		}
+		return Outcome{Reason: "the operation returned an error"}
+	})
+	if err = errors.Join(failure, err); err != nil {
+		return r, err
+	}
+	if r.Verdict == Replay {
+		r.Answer = bytes.Clone(r.Answer) // the caller may change it; the store's must stay
+	}
+	return r, r.err()
+}
+
+// err is what stands in the answer's place.
+func (r Result) err() error {
+	switch r.Verdict {
+	case Busy:
+		return ErrInFlight
+	case Mismatch:
+		return ErrMismatch
+	case OutcomeUnknown:
+		return ErrUnknownOutcome
+	case Expired:
+		return ErrExpired
+	case Replay:
+		if r.State == UnknownAnswered {
+			return ErrFailed
+		}
+		if r.NotKept {
+			return ErrAnswerNotKept
+		}
+	}
+	return r.Err
+}
+
+// Execute is Do for callers that tell apart how an operation ends. op runs in the calling goroutine, under a
+// claim that is kept alive. An error means that nothing ran.
+func (e *Executor) Execute(ctx context.Context, req Request, op func(ctx context.Context) Outcome) (Result, error) {
+	if req.Key.Name == "" {
+		return Result{}, fmt.Errorf("%w: the key has no name", ErrInvalid)
+	}
+	policy, err := e.policyOf(&req)
+	if err != nil {
+		return Result{}, err
+	}
+	if !e.enter(ctx) {
+		return Result{}, ErrDraining
+	}
+	defer e.leave()
+	claims, err := e.open(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	c, err := e.claim(ctx, claims, &req, policy)
+	for err == nil && c.Verdict == Recovering { // again if a second owner died behind the first answer
+		c, err = e.recover(ctx, claims, c, &req, policy)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	if !c.Owned() {
+		return e.found(c), nil
+	}
+	if req.Detached {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return e.run(ctx, claims, c, op), nil
+}
+
+// policyOf returns the policy of a request, and fills in its recovery function.
+func (e *Executor) policyOf(req *Request) (Policy, error) {
+	if req.Recover == nil {
+		req.Recover = e.o.Recover
+	}
+	if req.Policy == nil {
+		return e.policy, nil
+	}
+	p := *req.Policy
+	for _, d := range [...]*time.Duration{&p.Lease, &p.Retention, &p.Remember} {
+		*d = min(*d, longest).Truncate(time.Microsecond)
+	}
+	if p.Lease <= 0 || p.Retention <= 0 || p.Remember < 0 || p.OnLeaseEnd > Recover || p.OnLeaseEnd == Recover && req.Recover == nil {
+		return p, fmt.Errorf("%w: policy %+v: want a positive Lease and Retention, and a Recover function for Recover", ErrInvalid, p)
+	}
+	return p, nil
+}
+
+// found is the Result of a claim that another attempt's entry answered.
+func (e *Executor) found(c *Claim) Result {
+	r := Result{Verdict: c.Verdict, Epoch: c.epoch, ID: c.id, Left: c.Left, Age: c.Age}
+	if c.Verdict != Replay {
+		return r
+	}
+	e.replays.add(c.id)
+	r.State, r.Answer, r.NotKept = Completed, c.Answer, c.NotKept
+	if c.Failed {
+		r.State = UnknownAnswered
+	}
+	return r
+}
+
+// claim claims, and waits for another attempt to end as long as req says. Waiting only reads.
+func (e *Executor) claim(ctx context.Context, claims *Claims, req *Request, policy Policy) (*Claim, error) {
+	r := ClaimRequest{Key: req.Key, Fingerprint: req.Fingerprint, Policy: policy, CanRecover: req.Recover != nil}
+	patience := time.Now().Add(req.Wait)
+	c, err := e.claimOnce(ctx, claims, r)
+	for err == nil && c.Verdict == Busy && time.Until(patience) > 0 {
+		stands, ok := e.waiters.wait(ctx, c, time.Until(patience))
+		if !ok {
+			break
+		}
+		if c, err = claims.met(r, stands); c == nil && err == nil {
+			c, err = e.claimOnce(ctx, claims, r)
+		}
+	}
+	return c, err
+}
+
+func (e *Executor) claimOnce(ctx context.Context, claims *Claims, r ClaimRequest) (*Claim, error) {
+	began := time.Now()
+	c, err := claims.Claim(ctx, r)
+	e.observeClaim(ctx, c, time.Since(began), err)
+	if lost, ok := errors.AsType[*lostClaim](err); ok && !errors.Is(err, ErrNotWritten) {
+		e.takeBack(claims, lost)
+	}
+	return c, err
+}
+
+// run runs op under the claim and records how it ended, whatever way it ends.
+func (e *Executor) run(ctx context.Context, claims *Claims, c *Claim, op func(context.Context) Outcome) Result {
+	began := time.Now()
+	running := &operation{executor: e, claims: claims, claim: c}
+	running.Context, running.cancel = context.WithCancelCause(ctx)
+	running.keep(e.o.MaxRun)
+	returned := false
+	defer func() {
+		running.cancel(nil)
+		if !returned { // a panic, or runtime.Goexit: it goes on when this is recorded
+			running.settle(ctx, Outcome{Reason: "the operation did not return"})
+		}
+	}()
+	out := op(running).plain()
+	returned = true
+	e.observe(ctx, Event{Kind: EventRan, ID: c.id, State: out.State, Took: time.Since(began)})
+	out, err := running.settle(ctx, out)
+	return Result{Verdict: c.Verdict, State: out.State, Answer: out.Answer, NotKept: out.NotKept, Epoch: c.epoch, ID: c.id, Err: err}
+}
+
+// recover asks what became of an operation whose owner is gone. A certain "it did not happen" frees the key
+// and claims it for the caller.
+func (e *Executor) recover(ctx context.Context, claims *Claims, c *Claim, req *Request, policy Policy) (*Claim, error) {
+	r := e.run(ctx, claims, c, func(ctx context.Context) Outcome {
+		out, err := req.Recover(ctx, req.Key)
+		if err != nil {
+			e.o.Logger.Error("recovery failed", "id", c.id.String()[:12], "err", err)
+			return Outcome{Reason: "recovery failed"}
+		}
+		return out
+	})
+	switch {
+	case r.Err != nil:
+		return nil, fmt.Errorf("recover: %w", errors.Join(ErrStore, r.Err))
+	case r.State == Free:
+		return e.claim(ctx, claims, req, policy)
+	case r.State != Completed && r.State != UnknownAnswered:
+		return &Claim{Verdict: OutcomeUnknown, key: c.key, id: c.id, epoch: c.epoch}, nil
+	}
+	return &Claim{Verdict: Replay, Answer: r.Answer, NotKept: r.NotKept, Failed: r.State == UnknownAnswered, key: c.key, id: c.id, epoch: c.epoch}, nil
+}

@@ -1,0 +1,46 @@
+package retrysafe
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+)
+
+// This file opens the core to the tests of package retrysafe_test, which stand outside because they need a store.
+
+// Verbs returns the state machine under e, for tests that play a claim's owner themselves.
+func (e *Executor) Verbs(ctx context.Context) (*Claims, error) { return e.open(ctx) }
+
+// TakeBack undoes the claim that err, an error of Claim, leaves open.
+func (c *Claims) TakeBack(ctx context.Context, err error) (certain bool, _ error) {
+	var lost *lostClaim
+	if !errors.As(err, &lost) {
+		return true, err
+	}
+	return c.takeBack(ctx, lost)
+}
+
+// CountReplay counts a replay as Execute does.
+func (e *Executor) CountReplay(id ID) { e.replays.add(id) }
+
+// FlushReplays writes the counts as Run does.
+func (e *Executor) FlushReplays(ctx context.Context) { e.flushReplays(ctx) }
+
+// Watched is how many entries somebody waits for.
+func (e *Executor) Watched() int {
+	e.waiters.mu.Lock()
+	defer e.waiters.mu.Unlock()
+	return len(e.waiters.watched)
+}
+
+// KeyringID is the reserved entry's.
+var KeyringID = keyringID
+
+// Sound returns e with a record that can be read.
+func Sound(e Entry) Entry {
+	e.put(record{})
+	return e
+}
+
+// Checksum is that of records and answers.
+func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http/httptrace"
+	"sync"
+)
+
+// This file decides "nothing was sent" against "may have acted": by the bytes that left on the request's own
+// connection, and in a way that nothing can leave after the decision.
+
+var errSealed = errors.New("connection was given up before the request left")
+
+// A countedConn counts what is written to it. The count rises before the bytes leave.
+type countedConn struct {
+	net.Conn
+	mu      sync.Mutex
+	written int64
+	sealed  bool
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.sealed {
+		c.mu.Unlock()
+		return 0, errSealed
+	}
+	c.written += int64(len(p))
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func (c *countedConn) count() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.written
+}
+
+// seal lets nothing more out if nothing left since the count was mark; it returns whether that is so.
+func (c *countedConn) seal(mark int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.written == mark {
+		c.sealed = true
+	}
+	return c.sealed
+}
+
+// An attempt is one sending of a request.
+type attempt struct {
+	conn *countedConn // nil: it never got a connection
+	lost bool         // it got one that does not count: nothing is known
+	mark int64        // bytes on it before this request
+}
+
+func (a *attempt) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{GotConn: a.gotConn}
+}
+
+func (a *attempt) gotConn(info httptrace.GotConnInfo) {
+	c := info.Conn
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if a.conn, a.lost = nil, true; c == nil {
+		return
+	}
+	if counted, ok := c.(*countedConn); ok {
+		a.conn, a.lost, a.mark = counted, false, counted.count()
+	}
+}
+
+// nothingSent tells whether no byte of the request left, nor ever will. It is called once the attempt failed.
+func (a *attempt) nothingSent() bool {
+	if a.lost {
+		return false
+	}
+	return a.conn == nil || a.conn.seal(a.mark)
+}

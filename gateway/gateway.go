@@ -1,0 +1,172 @@
+// Package gateway puts idempotency keys in front of an API in any language, as a reverse proxy: it claims the
+// key, forwards the request once, records the answer and replays it.
+//
+// "Once" is meant to the letter. Go's own HTTP client sends a request a second time when a kept-alive
+// connection breaks before the first byte of an answer, if the request carries an Idempotency-Key and its
+// body can be rewound; so the key travels under a name that the client does not know and the body cannot be
+// rewound. Whether a failed request may have acted is decided by the bytes that left on its connection.
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/idemhttp"
+)
+
+// Options are what a Gateway does. Nil, and the zero value of each field, is the default.
+type Options struct {
+	Guard idemhttp.Options // of the middleware in front
+
+	UpstreamTimeout time.Duration // for the upstream's next byte. Defaults to 60 s
+	DialTimeout     time.Duration // to connect, TLS included. Defaults to 5 s
+	UpstreamIdle    time.Duration // after which an unused connection is dropped. Defaults to 2 s; keep it below the upstream's own
+
+	// TrustProxy are the peers whose X-Forwarded-* and Forwarded headers are passed on. Defaults to loopback.
+	TrustProxy []netip.Prefix
+
+	Logger *slog.Logger // never told a key or a payload. Defaults to silence
+}
+
+// A Gateway is the http.Handler in front of one upstream. Use New.
+type Gateway struct {
+	guarded   http.Handler
+	upstream  *url.URL
+	transport *http.Transport
+	plain     *httputil.ReverseProxy // for what is not guarded
+	o         Options
+}
+
+// New returns a Gateway to upstream that keeps keys in e, each in the scope that scope finds.
+func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *Options) (*Gateway, error) {
+	if err := checkUpstream(upstream); err != nil {
+		return nil, fmt.Errorf("gateway: new: %w", err)
+	}
+	g := &Gateway{upstream: upstream}
+	if o != nil {
+		g.o = *o
+	}
+	if err := g.o.fill(); err != nil {
+		return nil, fmt.Errorf("gateway: new: %w", err)
+	}
+	guard, err := idemhttp.New(e, scope, &g.o.Guard)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: new: %w", err)
+	}
+	g.transport = newTransport(&g.o)
+	g.plain = g.reverseProxy()
+	g.guarded = guard.Handler(http.HandlerFunc(g.forward))
+	return g, nil
+}
+
+func checkUpstream(u *url.URL) error {
+	if u == nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return errors.New("the upstream must be an http:// or https:// URL with a host")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("the upstream URL must have no user, query or fragment")
+	}
+	return nil
+}
+
+// Loopback is the default of TrustProxy: peers on this machine.
+func Loopback() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+}
+
+func (o *Options) fill() error {
+	for _, d := range []struct {
+		p        *time.Duration
+		fallback time.Duration
+	}{{&o.UpstreamTimeout, time.Minute}, {&o.DialTimeout, 5 * time.Second}, {&o.UpstreamIdle, 2 * time.Second}} {
+		if *d.p < 0 {
+			return errors.New("timeouts must not be negative")
+		}
+		if *d.p == 0 {
+			*d.p = d.fallback
+		}
+	}
+	if o.TrustProxy == nil {
+		o.TrustProxy = Loopback()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Guard.Logger == nil {
+		o.Guard.Logger = o.Logger
+	}
+	if o.Guard.DocsBase == "" {
+		o.Guard.DocsBase = idemhttp.DefaultDocsBase
+	}
+	o.Guard.MaxResponse = min(cmp.Or(o.Guard.MaxResponse, 1<<20), 1<<40)
+	return nil
+}
+
+// ServeHTTP guards and forwards one request.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.guarded.ServeHTTP(w, r) }
+
+// newTransport returns the client to the upstream: HTTP/1.1, connections that count what they write, no
+// decompression, no proxy from the environment.
+func newTransport(o *Options) *http.Transport {
+	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 15 * time.Second}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &countedConn{Conn: c}, nil
+		},
+		Protocols:              protocols,
+		TLSHandshakeTimeout:    o.DialTimeout,
+		IdleConnTimeout:        o.UpstreamIdle,
+		MaxIdleConnsPerHost:    1024,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 1 << 20,
+	}
+}
+
+// HeaderScope returns a ScopeFunc that reads a header which a proxy in front of the gateway sets. It is
+// believed only from peers in trusted, if it stands there once, and never if the Connection header names it:
+// a caller could have it removed on the way (RFC 9110, 7.6.1).
+func HeaderScope(name string, trusted []netip.Prefix) idemhttp.ScopeFunc {
+	name = http.CanonicalHeaderKey(name)
+	return func(r *http.Request) (string, error) {
+		values := r.Header[name]
+		switch {
+		case len(values) != 1 || values[0] == "":
+			return "", errors.New("the scope header must stand there once")
+		case connectionNames(r.Header, name):
+			return "", errors.New("the Connection header names the scope header")
+		case !fromTrusted(r, trusted):
+			return "", errors.New("the scope header came from a peer that is not trusted")
+		}
+		return values[0], nil
+	}
+}
+
+// fromTrusted tells whether the peer of r is in one of the networks.
+func fromTrusted(r *http.Request, trusted []netip.Prefix) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	for _, p := range trusted {
+		if p.Contains(peer.Addr().Unmap().WithZone("")) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,138 @@
+package idemhttp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/internal/problem"
+	"github.com/retrysafe/retrysafe/internal/sfv"
+)
+
+// parseKey returns the key that the header lines carry. The errors are for the caller to read; they never
+// repeat what was sent.
+func (m *Middleware) parseKey(lines []string) (string, error) {
+	if len(lines) > 1 { // joined, two halves could make one key, and a doubled line another (RFC 9110, 5.3)
+		return "", fmt.Errorf("The %s header stands there %d times: send it once.", m.o.Header, len(lines))
+	}
+	key, err := m.unquote(strings.Trim(lines[0], " \t"))
+	switch {
+	case err != nil:
+		return "", err
+	case key == "":
+		return "", fmt.Errorf("The %s header is empty.", m.o.Header)
+	case len(key) > m.o.MaxKey:
+		return "", fmt.Errorf("The key has %d bytes: at most %d are allowed.", len(key), m.o.MaxKey)
+	}
+	return key, nil
+}
+
+// unquote reads a Structured Field String (draft-07, 2.1; RFC 9651, 4.2.5), or a bare key, byte for byte: no
+// structured parser may touch that one, or 007 would become 7.
+func (m *Middleware) unquote(field string) (string, error) {
+	if strings.HasPrefix(field, `"`) {
+		key, err := sfv.ParseString(field)
+		if err != nil {
+			return "", fmt.Errorf("The %s header is not a valid quoted string: %v.", m.o.Header, err)
+		}
+		return key, nil
+	}
+	if m.o.Strict && field != "" {
+		return "", fmt.Errorf(`The %s header must be a quoted string, like "8e03978e-40d5".`, m.o.Header)
+	}
+	for i := range len(field) {
+		switch c := field[i]; {
+		case c == '"', c == ',', c == '\\':
+			return "", fmt.Errorf("An unquoted key cannot hold the character %q: quote the key.", c)
+		case c < ' ' || c > '~':
+			return "", errors.New("A key can hold printable ASCII only.")
+		}
+	}
+	return field, nil
+}
+
+// trusted is the length up to which memory is reserved for what a caller only declared.
+const trusted = 64 << 10
+
+// readBody reads the whole body, counting real bytes. What is returned as a code is told to the caller.
+func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, problem.Code) {
+	if r.ContentLength > m.o.MaxBody {
+		return nil, problem.BodyTooLarge
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, ""
+	}
+	if n := r.ContentLength; n > 0 && n <= trusted {
+		b := make([]byte, n)
+		if _, err := io.ReadFull(r.Body, b); err != nil { // net/http ends the body at its length
+			return nil, problem.BodyUnreadable
+		}
+		return b, ""
+	}
+	b, err := io.ReadAll(io.LimitReader(r.Body, m.o.MaxBody+1))
+	switch {
+	case err != nil:
+		return nil, problem.BodyUnreadable
+	case int64(len(b)) > m.o.MaxBody:
+		return nil, problem.BodyTooLarge
+	}
+	return b, ""
+}
+
+// A body is what the handler reads. It is no type that a client of net/http knows how to rewind: a handler
+// that passes the request on sends it once.
+type body struct{ r bytes.Reader }
+
+func (b *body) Read(p []byte) (int, error)         { return b.r.Read(p) }
+func (b *body) WriteTo(w io.Writer) (int64, error) { return b.r.WriteTo(w) }
+func (b *body) Close() error                       { return nil }
+
+// A hasher digests what was asked for without allocating.
+type hasher struct {
+	h    hash.Hash
+	head []byte
+	out  retrysafe.Fingerprint
+}
+
+var hashers = sync.Pool{New: func() any { return &hasher{h: sha256.New()} }}
+
+// fingerprint digests what was asked for, each part but the last behind its length: method, path and query as
+// they came, media type, body bytes.
+func fingerprint(r *http.Request, body []byte) retrysafe.Fingerprint {
+	h := hashers.Get().(*hasher)
+	defer hashers.Put(h)
+	h.head = h.head[:0]
+	for _, part := range [...]string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, mediaType(r.Header.Get("Content-Type"))} {
+		h.head = append(binary.BigEndian.AppendUint64(h.head, uint64(len(part))), part...)
+	}
+	h.h.Reset()
+	h.h.Write(h.head)
+	h.h.Write(body)
+	h.h.Sum(h.out[:0])
+	return h.out
+}
+
+// mediaType is a Content-Type without the parameters that a client makes anew for each attempt, like a
+// boundary. charset stays: it says what the bytes mean.
+func mediaType(field string) string {
+	if !strings.Contains(field, ";") {
+		return strings.ToLower(strings.TrimSpace(field))
+	}
+	t, params, err := mime.ParseMediaType(field)
+	if err != nil {
+		return field
+	}
+	if charset := params["charset"]; charset != "" {
+		t += ";charset=" + strings.ToLower(charset)
+	}
+	return t
+}

@@ -1,0 +1,59 @@
+package retrysafe
+
+import (
+	"context"
+	"time"
+)
+
+// An Observer is told what an Executor does, in the goroutine that does it: it must be quick and safe for
+// use by many goroutines. No event carries a key or a payload.
+type Observer interface {
+	Observe(ctx context.Context, e Event)
+}
+
+// An EventKind says what happened.
+type EventKind uint8
+
+// The kinds of events, and which fields each fills beside Kind, ID and Took.
+const (
+	EventClaimed   EventKind = iota + 1 // a claim was answered: Verdict, or Err
+	EventRan                            // an operation returned: State is its outcome
+	EventSettled                        // its outcome was recorded, or never can be: State, Err
+	EventExtended                       // a lease was extended, or not: Err
+	EventTakenBack                      // a look after a claim that was never answered: Err
+	EventSwept                          // the sweeper ended a pass: Count entries changed, Err
+	EventResolved                       // an operator decided: State is what stands now
+)
+
+var eventNames = [...]string{"none", "claimed", "ran", "settled", "extended", "taken_back", "swept", "resolved"}
+
+// String returns the kind's name, as metrics carry it.
+func (k EventKind) String() string { return eventNames[min(int(k), len(eventNames)-1)] }
+
+// An Event is one thing that happened.
+type Event struct {
+	Kind    EventKind
+	ID      ID
+	Verdict Verdict
+	State   State
+	Count   int
+	Took    time.Duration
+	Err     error
+}
+
+func (e *Executor) observe(ctx context.Context, ev Event) {
+	if e.o.Observer != nil {
+		e.o.Observer.Observe(ctx, ev)
+	}
+}
+
+func (e *Executor) observeClaim(ctx context.Context, c *Claim, took time.Duration, err error) {
+	if e.o.Observer == nil {
+		return
+	}
+	ev := Event{Kind: EventClaimed, Took: took, Err: err}
+	if c != nil {
+		ev.ID, ev.Verdict = c.id, c.Verdict
+	}
+	e.o.Observer.Observe(ctx, ev)
+}

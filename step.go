@@ -1,0 +1,96 @@
+package retrysafe
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+type operationKey struct{}
+
+// An operation is a running operation, and the context it runs in.
+type operation struct {
+	context.Context
+	cancel   context.CancelCauseFunc
+	executor *Executor
+	claims   *Claims
+	claim    *Claim
+	heart    heartbeat
+
+	mu      sync.Mutex
+	settled bool // out and err are final
+	out     Outcome
+	err     error
+}
+
+// Value returns the operation itself under its key.
+func (op *operation) Value(key any) any {
+	if key == (operationKey{}) {
+		return op
+	}
+	return op.Context.Value(key)
+}
+
+func operationOf(ctx context.Context) *operation {
+	op, _ := ctx.Value(operationKey{}).(*operation)
+	return op
+}
+
+// settle records the first outcome it is given and returns that one ever after.
+func (op *operation) settle(ctx context.Context, o Outcome) (Outcome, error) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if !op.settled {
+		op.rest()
+		op.settled, op.out = true, o.plain()
+		op.err = op.executor.record(ctx, op.claims, op.claim, op.out)
+	}
+	return op.out, op.err
+}
+
+// Settle records the outcome of the operation that ctx belongs to before it returns: for one whose answer goes
+// out while it is still being made. How the operation ends later changes nothing any more. The error is as in
+// Result.Err.
+func Settle(ctx context.Context, o Outcome) error {
+	op := operationOf(ctx)
+	if op == nil {
+		return ErrNoOperation
+	}
+	_, err := op.settle(ctx, o)
+	return err
+}
+
+// ErrNoOperation says that a context is not that of a running operation.
+var ErrNoOperation = errors.New("context carries no operation")
+
+// EpochOf returns the fencing number of the operation that ctx belongs to, 0 outside of one. What is changed
+// downstream may keep the highest epoch it has seen and refuse a lower one.
+func EpochOf(ctx context.Context) int64 {
+	if op := operationOf(ctx); op != nil {
+		return op.claim.epoch
+	}
+	return 0
+}
+
+// Derive returns the key of a part of the operation that ctx belongs to: the same on every run of it, and no
+// key that a caller can send. Parts of equal name have equal keys.
+func Derive(ctx context.Context, name string) (Key, error) {
+	op := operationOf(ctx)
+	if op == nil {
+		return Key{}, ErrNoOperation
+	}
+	return op.claim.key.derive(name), nil
+}
+
+// Step runs fn at most once within the operation that ctx belongs to and keeps its value under a derived key,
+// so that a re-run of the operation resumes behind it. An error of fn leaves the step unknown unless it wraps
+// [ErrDidNothing], as in [Executor.Do].
+func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (T, error) {
+	key, err := Derive(ctx, name)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	v, _, err := Do(ctx, operationOf(ctx).executor, key, FingerprintOf([]byte(name)), nil, fn)
+	return v, err
+}

@@ -1,0 +1,241 @@
+// Package memstore is a Store in the memory of one process: for tests, for development, and for a single
+// process whose keys may die with it. It is bounded. When it is full it refuses new keys with [ErrFull]
+// (over HTTP a 503, nothing runs) and drops nothing but what is no longer remembered: a live claim, a held
+// outcome or a kept answer never gives way to a newer key.
+//
+// Durable on return means as long as the process lives. The clock is the process's own.
+package memstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/retrysafe/retrysafe"
+)
+
+// Options bound a Store. Nil, and the zero value of each field, is the default.
+type Options struct {
+	MaxEntries int // defaults to 1,000,000
+	MaxBytes   int // of entries with their bodies, estimated. Defaults to 1 GiB
+}
+
+// ErrFull says that a bound is reached and that nothing can be dropped. Nothing was written.
+var ErrFull = errors.New("memory store is full")
+
+// shards keep listings and waiters of some keys out of the way of the others. A power of two.
+const shards = 64
+
+// A Store keeps entries in memory. Use New.
+type Store struct {
+	shards     [shards]shard
+	maxEntries int64
+	maxBytes   int64
+	entries    atomic.Int64
+	bytes      atomic.Int64
+}
+
+var (
+	_ retrysafe.Store     = (*Store)(nil)
+	_ retrysafe.Waiter    = (*Store)(nil)
+	_ retrysafe.Inspector = (*Store)(nil)
+)
+
+// A shard holds the entries whose ID begins with the same bits. Its stamps never repeat: the entry created
+// after a deletion is younger than the deleted one, whatever the wall clock does.
+type shard struct {
+	mu      sync.Mutex
+	entries map[retrysafe.ID]retrysafe.Entry
+	waiting map[retrysafe.ID]*waiting
+	last    time.Time // stamp given last
+}
+
+// New returns an empty Store.
+func New(o *Options) *Store {
+	s := &Store{maxEntries: 1_000_000, maxBytes: 1 << 30}
+	if o != nil && o.MaxEntries > 0 {
+		s.maxEntries = int64(o.MaxEntries)
+	}
+	if o != nil && o.MaxBytes > 0 {
+		s.maxBytes = int64(o.MaxBytes)
+	}
+	for i := range s.shards {
+		s.shards[i].entries = map[retrysafe.ID]retrysafe.Entry{}
+		s.shards[i].waiting = map[retrysafe.ID]*waiting{}
+	}
+	return s
+}
+
+// lock returns the shard of id, locked.
+func (s *Store) lock(id retrysafe.ID) *shard {
+	sh := &s.shards[id[0]%shards]
+	sh.mu.Lock()
+	return sh
+}
+
+// now is the clock in whole microseconds, never behind the last stamp.
+func (sh *shard) now() time.Time {
+	now := time.Now().Truncate(time.Microsecond)
+	if now.Before(sh.last) {
+		return sh.last
+	}
+	return now
+}
+
+// Create writes e unless an entry stands.
+func (s *Store) Create(ctx context.Context, e retrysafe.Entry) (retrysafe.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return retrysafe.Reply{}, notWritten(err)
+	}
+	sh := s.lock(e.ID)
+	defer sh.mu.Unlock()
+	if standing, ok := sh.entries[e.ID]; ok {
+		return retrysafe.Reply{Entry: standing, Found: true, OK: standing.Rev == e.Rev, Now: sh.now()}, nil
+	}
+	if s.full(sh, 1, size(e)) {
+		return retrysafe.Reply{}, notWritten(ErrFull)
+	}
+	return s.put(sh, e), nil
+}
+
+// Swap writes e over the entry whose Rev is old. It is refused by no bound: an outcome must find its place.
+func (s *Store) Swap(ctx context.Context, old retrysafe.Rev, e retrysafe.Entry) (retrysafe.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return retrysafe.Reply{}, notWritten(err)
+	}
+	sh := s.lock(e.ID)
+	defer sh.mu.Unlock()
+	standing, ok := sh.entries[e.ID]
+	if !ok || standing.Rev != old {
+		return retrysafe.Reply{Entry: standing, Found: ok, OK: ok && standing.Rev == e.Rev, Now: sh.now()}, nil
+	}
+	return s.put(sh, e), nil
+}
+
+// Delete removes the entry whose Rev is old.
+func (s *Store) Delete(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) (retrysafe.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return retrysafe.Reply{}, notWritten(err)
+	}
+	sh := s.lock(id)
+	defer sh.mu.Unlock()
+	standing, ok := sh.entries[id]
+	if !ok || standing.Rev != old {
+		return retrysafe.Reply{Entry: standing, Found: ok, OK: !ok, Now: sh.now()}, nil
+	}
+	s.drop(sh, standing)
+	return retrysafe.Reply{OK: true, Now: sh.now()}, nil
+}
+
+// Get returns the entries that stand under ids.
+func (s *Store) Get(ctx context.Context, ids ...retrysafe.ID) ([]retrysafe.Entry, time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, time.Time{}, fmt.Errorf("memstore: %w", err)
+	}
+	var found []retrysafe.Entry
+	var latest time.Time
+	for _, id := range ids {
+		sh := s.lock(id)
+		if e, ok := sh.entries[id]; ok {
+			found = append(found, e)
+		}
+		if now := sh.now(); now.After(latest) {
+			latest = now
+		}
+		sh.mu.Unlock()
+	}
+	return found, latest, nil
+}
+
+func notWritten(err error) error {
+	return fmt.Errorf("memstore: %w: %w", retrysafe.ErrNotWritten, err)
+}
+
+// put writes e with a new stamp and tells who waits for it.
+func (s *Store) put(sh *shard, e retrysafe.Entry) retrysafe.Reply {
+	now := sh.now()
+	if !now.After(sh.last) {
+		now = sh.last.Add(time.Microsecond)
+	}
+	sh.last, e.Stamp = now, now
+	if old, ok := sh.entries[e.ID]; ok {
+		s.bytes.Add(-size(old))
+	} else {
+		s.entries.Add(1)
+	}
+	s.bytes.Add(size(e))
+	sh.entries[e.ID] = e
+	sh.wake(e.ID)
+	return retrysafe.Reply{Entry: e, Found: true, OK: true, Now: now}
+}
+
+func (s *Store) drop(sh *shard, e retrysafe.Entry) {
+	delete(sh.entries, e.ID)
+	s.entries.Add(-1)
+	s.bytes.Add(-size(e))
+	sh.wake(e.ID)
+}
+
+// full tells whether there is no room for so much more, after dropping from the shard what is no longer remembered.
+func (s *Store) full(sh *shard, entries, bytes int64) bool {
+	fits := func() bool { return s.entries.Load()+entries <= s.maxEntries && s.bytes.Load()+bytes <= s.maxBytes }
+	if fits() {
+		return false
+	}
+	now := sh.now()
+	for _, e := range sh.entries {
+		if e.TTL > 0 && now.Sub(e.Stamp) >= e.TTL {
+			s.drop(sh, e)
+		}
+	}
+	return !fits()
+}
+
+// size estimates what e costs in memory.
+func size(e retrysafe.Entry) int64 {
+	const fixed = 320 // the entry, its place in the map, and their slack
+	return int64(fixed + len(e.Scope) + len(e.Display) + len(e.Body))
+}
+
+// waiting is who waits for one entry.
+type waiting struct {
+	changed chan struct{}
+	count   int
+}
+
+// Wait returns when the Rev under id is not old any more.
+func (s *Store) Wait(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) error {
+	sh := s.lock(id)
+	if e, ok := sh.entries[id]; !ok || e.Rev != old {
+		sh.mu.Unlock()
+		return nil
+	}
+	w := sh.waiting[id]
+	if w == nil {
+		w = &waiting{changed: make(chan struct{})}
+		sh.waiting[id] = w
+	}
+	w.count++
+	sh.mu.Unlock()
+	select {
+	case <-w.changed:
+		return nil
+	case <-ctx.Done():
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if w.count--; w.count == 0 && sh.waiting[id] == w {
+		delete(sh.waiting, id)
+	}
+	return fmt.Errorf("memstore: wait: %w", ctx.Err())
+}
+
+func (sh *shard) wake(id retrysafe.ID) {
+	if w := sh.waiting[id]; w != nil {
+		close(w.changed)
+		delete(sh.waiting, id)
+	}
+}
