@@ -42,7 +42,7 @@ func Do[T any](ctx context.Context, e *Executor, key Key, fp Fingerprint, codec 
 		}
 		b, err := codec.Encode(v)
 		if err != nil {
-			e.o.Logger.Error("answer cannot be encoded, it is not kept", "err", err)
+			e.o.Logger.Error("answer cannot be encoded, it is not kept", "type", fmt.Sprintf("%T", err)) // its text may hold the answer
 			return Outcome{State: Completed, NotKept: true}
 		}
 		encoded = true

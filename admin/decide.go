@@ -13,7 +13,7 @@ import (
 
 // resolve decides what happened.
 func (a *API) resolve(r *http.Request) (any, error) {
-	id, body, err := decision(r, maxResolution)
+	id, body, err := decision(r, maxResolution, answerTooLarge)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (a *API) resolve(r *http.Request) (any, error) {
 
 // forget makes a key claimable again.
 func (a *API) forget(r *http.Request) (any, error) {
-	id, body, err := decision(r, maxForgetting)
+	id, body, err := decision(r, maxForgetting, "By, reason and force fit into 16 KiB: send nothing else.")
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func (a *API) decide(r *http.Request, do func(context.Context) (retrysafe.Record
 	return d, nil
 }
 
-// decision reads what a decision is about and its body.
-func decision(r *http.Request, limit int64) (id retrysafe.ID, body []byte, err error) {
+// decision reads what a decision is about and its body. tooLarge is told when that has more than limit bytes.
+func decision(r *http.Request, limit int64, tooLarge string) (id retrysafe.ID, body []byte, err error) {
 	if id, err = idOf(r); err != nil {
 		return id, nil, err
 	}
@@ -72,8 +72,8 @@ func decision(r *http.Request, limit int64) (id retrysafe.ID, body []byte, err e
 		return id, nil, &Error{Code: codeMediaType, Detail: "Send the decision as it is, without Content-Encoding."}
 	}
 	body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return id, nil, &Error{Code: codeTooLarge, Detail: tooLargeDetail}
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		return id, nil, &Error{Code: codeTooLarge, Detail: tooLarge}
 	}
 	if err != nil {
 		return id, nil, invalid("The body broke off: send it whole.")

@@ -216,7 +216,7 @@ func TestBadDecisionsAreRefusedBeforeTheyReachTheStore(t *testing.T) {
 		{name: "broken media type", contentType: "application/json; =", status: 415, code: "media-type-unsupported", want: "application/json"},
 		{name: "compressed", coding: "gzip", status: 415, code: "media-type-unsupported", want: "Content-Encoding"},
 		{name: "nothing", body: " ", status: 400, code: "request-invalid", want: "not JSON"},
-		{name: "large", body: signed("") + strings.Repeat(" ", 20<<10), status: 413, code: "body-too-large"},
+		{name: "large", body: signed("") + strings.Repeat(" ", 20<<10), status: 413, code: "body-too-large", want: "16 KiB"},
 		{name: "unsigned", body: `{"force":true}`, status: 400, code: "request-invalid", want: "by is required"},
 		{name: "field of the other verb", body: signed(`,"action":"release"`), status: 400, code: "request-invalid", want: `"action" is not known here. Known are: by, reason, force`},
 	} {

@@ -52,7 +52,7 @@ const (
 // maxResolution is the largest answer in base64 with all the rest.
 var maxResolution = int64(base64.StdEncoding.EncodedLen(maxAnswerBody)) + 256<<10
 
-const tooLargeDetail = "The body of an answer may have 10 MiB, its headers 32 KiB. Complete the key without them: retries are then told that the answer was not kept."
+const answerTooLarge = "The body of an answer may have 10 MiB, its headers 32 KiB. Complete the key without them: retries are then told that the answer was not kept."
 
 // parseResolution reads the body of a resolve. Its errors are for the operator.
 func parseResolution(body []byte) (*Resolution, error) {
@@ -118,7 +118,7 @@ func (r *Resolution) check() error {
 	case answered && r.Status == 0:
 		return invalid("Field status is required with headers or body: want 200 to 599.")
 	case len(r.Body) > maxAnswerBody:
-		return &Error{Code: codeTooLarge, Detail: tooLargeDetail}
+		return &Error{Code: codeTooLarge, Detail: answerTooLarge}
 	case len(r.Body) > 0 && !contentAllowed(r.Status):
 		return invalid("An answer of status %d has no body: leave it out.", r.Status)
 	}
@@ -168,7 +168,7 @@ func parseHeaders(object json.RawMessage) (http.Header, error) {
 		return nil
 	})
 	if err == nil && size > maxAnswerHeaders {
-		err = &Error{Code: codeTooLarge, Detail: tooLargeDetail}
+		err = &Error{Code: codeTooLarge, Detail: answerTooLarge}
 	}
 	return headers, err
 }

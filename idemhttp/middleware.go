@@ -27,6 +27,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/internal/answer"
 	"github.com/retrysafe/retrysafe/internal/problem"
@@ -104,6 +106,14 @@ func (o *Options) fill() error {
 	for _, m := range o.Methods {
 		if !slices.Contains([]string{http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}, m) {
 			return fmt.Errorf("method %q cannot be guarded: want POST, PATCH, PUT or DELETE", m)
+		}
+	}
+	if !httpguts.ValidHeaderFieldName(o.Header) {
+		return errors.New("Header is no valid name of a header")
+	}
+	if o.Policy != nil {
+		if err := o.Policy.Check(); err != nil {
+			return err
 		}
 	}
 	if o.MaxKey < 0 || o.MaxBody < 0 || o.MaxResponse < 0 || o.Wait < 0 {
