@@ -47,7 +47,7 @@ type ClaimRequest struct {
 // A Claim is the answer to a ClaimRequest, and the owner's handle for every later verb.
 type Claim struct {
 	Verdict Verdict
-	Answer  []byte        // of Replay; shares memory with the entry: read only
+	Answer  []byte        // of Replay
 	NotKept bool          // of Replay: done, but its answer could not be kept
 	Failed  bool          // of Replay: the answer is a failure after which the outcome is unknown
 	Reason  string        // of OutcomeUnknown, for operators

@@ -1,7 +1,6 @@
 package retrysafe
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,9 +93,9 @@ type Request struct {
 type Result struct {
 	Verdict Verdict
 	State   State
-	Answer  []byte // shares memory with the entry: read only
-	NotKept bool   // done, but Answer is not all there was
-	Epoch   int64  // of the claim that stands
+	Answer  []byte
+	NotKept bool  // done, but Answer is not all there was
+	Epoch   int64 // of the claim that stands
 	ID      ID
 	Left    time.Duration // Busy: of the lease; Replay: of the retention
 	Age     time.Duration // Busy: since the operation that stands began
@@ -125,9 +124,6 @@ func (e *Executor) Do(ctx context.Context, key Key, fp Fingerprint, op func(ctx 
 	})
 	if err = errors.Join(failure, err); err != nil {
 		return r, err
-	}
-	if r.Verdict == Replay {
-		r.Answer = bytes.Clone(r.Answer) // the caller may change it; the store's must stay
 	}
 	return r, r.err()
 }
@@ -232,6 +228,8 @@ func (e *Executor) claim(ctx context.Context, claims *Claims, req *Request, poli
 		}
 		if c, err = claims.met(r, stands); c == nil && err == nil {
 			c, err = e.claimOnce(ctx, claims, r)
+		} else {
+			e.observeClaim(ctx, c, -1, err)
 		}
 	}
 	return c, err
@@ -257,6 +255,7 @@ func (e *Executor) run(ctx context.Context, claims *Claims, c *Claim, op func(co
 	defer func() {
 		running.cancel(nil)
 		if !returned { // a panic, or runtime.Goexit: it goes on when this is recorded
+			e.observe(ctx, Event{Kind: EventRan, ID: c.id, State: Unknown, Took: time.Since(began)})
 			running.settle(ctx, Outcome{Reason: "the operation did not return"})
 		}
 	}()

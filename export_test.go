@@ -44,3 +44,17 @@ func Sound(e Entry) Entry {
 
 // Checksum is that of records and answers.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// NonceIn is the owner's in e, zero where e cannot be read.
+func NonceIn(e Entry) Rev {
+	rec, _ := e.record()
+	return rec.nonce
+}
+
+// WithNonce returns e as another owner's.
+func WithNonce(e Entry, nonce Rev) Entry {
+	rec, _ := e.record()
+	rec.nonce = nonce
+	e.put(rec)
+	return e
+}

@@ -115,6 +115,7 @@ func (e *Executor) record(ctx context.Context, claims *Claims, c *Claim, o Outco
 	case err := <-settled:
 		return err
 	case <-first.Done():
+		e.observe(ctx, Event{Kind: EventUnrecorded, ID: c.id, State: o.State, Took: time.Since(began)})
 		e.o.Logger.Error("outcome is not recorded yet", "id", c.id.String()[:12], "epoch", c.epoch)
 		return ErrUnrecorded
 	}

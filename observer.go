@@ -16,16 +16,17 @@ type EventKind uint8
 
 // The kinds of events, and which fields each fills beside Kind, ID and Took.
 const (
-	EventClaimed   EventKind = iota + 1 // a claim was answered: Verdict, or Err
-	EventRan                            // an operation returned: State is its outcome
-	EventSettled                        // its outcome was recorded, or never can be: State, Err
-	EventExtended                       // a lease was extended, or not: Err
-	EventTakenBack                      // a look after a claim that was never answered: Err
-	EventSwept                          // the sweeper ended a pass: Count entries changed, Err
-	EventResolved                       // an operator decided: State is what stands now
+	EventClaimed    EventKind = iota + 1 // a claim was answered: Verdict, or Err; Took is -1 where a waiter had read the answer
+	EventRan                             // an operation returned: State is its outcome
+	EventSettled                         // its outcome was recorded, or never can be: State, Err
+	EventUnrecorded                      // it was not recorded in time, and recording goes on: State
+	EventExtended                        // a lease was extended, or not: Err
+	EventTakenBack                       // one look after a claim that was never answered: Err
+	EventSwept                           // the sweeper ended a pass: Count entries changed, Err
+	EventResolved                        // an operator decided: State is what stands now
 )
 
-var eventNames = [...]string{"none", "claimed", "ran", "settled", "extended", "taken_back", "swept", "resolved"}
+var eventNames = [...]string{"none", "claimed", "ran", "settled", "unrecorded", "extended", "taken_back", "swept", "resolved"}
 
 // String returns the kind's name, as metrics carry it.
 func (k EventKind) String() string { return eventNames[min(int(k), len(eventNames)-1)] }

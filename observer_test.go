@@ -67,7 +67,7 @@ func TestEvents(t *testing.T) {
 			l.mustDo(t, never(t))
 		}, []string{"claimed won", "ran completed", "settled completed", "claimed replay"}},
 		{"error", func(t *testing.T, l *lab) { l.Do(t.Context(), order, payload, failing("no")) }, []string{"claimed won", "ran unknown", "settled unknown"}},
-		{"panic", func(t *testing.T, l *lab) { panicOf(func() { l.Do(t.Context(), order, payload, panicking) }) }, []string{"claimed won", "settled unknown"}},
+		{"panic", func(t *testing.T, l *lab) { panicOf(func() { l.Do(t.Context(), order, payload, panicking) }) }, []string{"claimed won", "ran unknown", "settled unknown"}},
 		{"release", func(t *testing.T, l *lab) { l.Do(t.Context(), order, payload, didNothing) }, []string{"claimed won", "ran free", "settled free"}},
 		{"store down", func(t *testing.T, l *lab) {
 			l.store.hook(down)

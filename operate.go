@@ -25,6 +25,8 @@ type Record struct {
 	Answer   []byte
 	Policy   Policy
 	History  []Act
+
+	Unreadable bool // damaged, or of a newer version: ID, Scope, Key and State are all that is known
 }
 
 // view is e as it is to be understood at now: what is over by the clock is shown as over, swept or not.
@@ -70,7 +72,7 @@ func (e *Executor) Inspect(ctx context.Context, id ID) (Record, error) {
 func (e *Executor) viewed(entry Entry, now time.Time) (Record, error) {
 	rec, err := entry.record()
 	if err != nil {
-		return Record{ID: entry.ID, Scope: entry.Scope, Key: entry.Display, State: entry.State}, err
+		return Record{ID: entry.ID, Scope: entry.Scope, Key: entry.Display, State: entry.State, Unreadable: true}, err
 	}
 	r := view(entry, rec, now)
 	r.Replays += int(e.replays.of(entry.ID))
@@ -95,10 +97,10 @@ func (c *Claims) list(ctx context.Context, s Inspector, q Query) (Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	page, err := s.List(ctx, q)
-	if err != nil {
-		return page, errors.Join(ErrStore, err)
+	if err != nil && !errors.Is(err, ErrInvalid) { // a cursor that is none
+		err = errors.Join(ErrStore, err)
 	}
-	return page, nil
+	return page, err
 }
 
 // A Filter selects records. Its zero value selects all.

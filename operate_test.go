@@ -113,6 +113,9 @@ func (l *lab) checkAct(t *testing.T, before retrysafe.Entry, rec retrysafe.Recor
 		if got, was := rec.Epoch, max(before.Epoch, before.Stamp.UnixMicro()); got <= was {
 			t.Errorf("epoch %d after %d, want more", got, was)
 		}
+		if retrysafe.NonceIn(after) == retrysafe.NonceIn(before) {
+			t.Error("the nonce is the owner's still")
+		}
 		trail := rec.History[len(rec.History)-1]
 		if trail.By != "ann" || trail.Why != "asked the bank" || trail.From != before.State || !trail.At.Equal(time.Now()) {
 			t.Errorf("history says %+v, want who, why, when and from what", trail)

@@ -14,8 +14,8 @@ import (
 //
 // The store sets Stamp on every write from a clock of its own that all its users share, in whole
 // microseconds; it never runs backwards for one ID, and a Create is stamped later than a Delete of the same
-// ID before it. Body, Scope and Display come back byte for byte, empty and nil Body alike as len 0. Bodies may
-// be shared: neither the store nor its user changes one that it was given.
+// ID before it. Body, Scope and Display come back byte for byte, empty and nil Body alike as len 0. The
+// memory of a Body that was given stays the caller's, and of one that was returned becomes the caller's.
 type Store interface {
 	// Create writes e unless an entry stands under its ID. OK: it was written, now or by an earlier sending.
 	Create(ctx context.Context, e Entry) (Reply, error)

@@ -118,6 +118,50 @@ func TestOwnerAfterALostTakeoverMaySettle(t *testing.T) {
 	})
 }
 
+// TestLostTakeoverThatArrivesLate: the look after it found what stood before, and must not believe it too soon.
+func TestLostTakeoverThatArrivesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, &retrysafe.Options{OnLeaseEnd: retrysafe.Rerun})
+		owner := l.mustClaim(t, rerun, retrysafe.Won)
+		advance(rerun.Lease)
+		arrived := false
+		l.store.hook(func(c call, do func() (retrysafe.Reply, error)) (retrysafe.Reply, error) {
+			if c.verb != "swap" {
+				return do()
+			}
+			time.AfterFunc(2*time.Second, func() {
+				rep, err := do()
+				arrived = arrived || err == nil && rep.OK
+			})
+			return retrysafe.Reply{}, errBlip
+		})
+		_, err := l.Do(t.Context(), order, payload, never(t))
+		wantErr(t, "Do", err, retrysafe.ErrStore)
+		l.store.hook(nil)
+		advance(10 * time.Second)
+		if !arrived {
+			t.Fatal("the late write did not take place, the test shows nothing")
+		}
+		l.settle(t, owner, completed)
+		l.mustDo(t, never(t))
+	})
+}
+
+// TestAnothersEntryOfTheSameEpoch, as a store may hold that was restored from a backup: the nonce tells.
+func TestAnothersEntryOfTheSameEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, nil)
+		owner := l.mustClaim(t, hold, retrysafe.Won)
+		l.damage(t, func(e retrysafe.Entry) retrysafe.Entry {
+			e.Epoch = owner.Epoch()
+			return retrysafe.WithNonce(e, retrysafe.NewRev())
+		})
+		wantErr(t, "Settle", l.claims.Settle(t.Context(), owner, completed), retrysafe.ErrClaimLost)
+		wantErr(t, "Extend", l.claims.Extend(t.Context(), owner), retrysafe.ErrClaimLost)
+		l.wantState(t, retrysafe.InFlight)
+	})
+}
+
 // TestTakeBackTouchesOnlyItsOwn: by the nonce it knows what it wrote.
 func TestTakeBackTouchesOnlyItsOwn(t *testing.T) {
 	tests := []struct {

@@ -77,7 +77,7 @@ func summaryOf(r retrysafe.Record) Summary {
 		ID: r.ID.String(), Scope: r.Scope, Key: r.Key, State: r.State.String(),
 		Started: Time{r.Started}, Finished: Time{r.Finished}, Expires: Time{r.Expires},
 		Replays: r.Replays, Attempts: r.Attempts, Epoch: r.Epoch, Reason: r.Reason, NotKept: r.NotKept,
-		Unreadable: r.Started.IsZero(), // the core always knows when a readable one began
+		Unreadable: r.Unreadable,
 	}
 }
 

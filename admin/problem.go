@@ -78,9 +78,9 @@ func problemOf(err error) *Error {
 	switch {
 	case errors.As(err, &p):
 		return p
-	case errors.Is(err, retrysafe.ErrNotFound), errors.As(err, &refused) && refused.State == retrysafe.Absent:
+	case errors.Is(err, retrysafe.ErrNotFound):
 		return &Error{Code: codeNoKey, Detail: "Nothing stands under this id: it was never claimed, was released, or is no longer remembered. List the keys to find another."}
-	case refused != nil:
+	case errors.As(err, &refused):
 		return refusal(refused)
 	case errors.Is(err, retrysafe.ErrUnreadable):
 		return &Error{Code: codeUnreadable, Detail: `Its entry is damaged, or was written by a newer version. Nothing was changed. Restore it, or forget the key with "force": true; the next request under it then runs.`}

@@ -155,7 +155,7 @@ func parseHeaders(object json.RawMessage) (http.Header, error) {
 		if (answer.Answer{Status: http.StatusOK, Header: http.Header{given: values}}).Check() != nil {
 			return invalid("Header %q cannot be sent: a name is letters, digits and hyphens, a value has no control characters.", given)
 		}
-		if neverReplayed(name) {
+		if answer.OfOneExchange(name) {
 			return invalid("Header %s belongs to one exchange and is never replayed: leave it out.", name)
 		}
 		if _, twice := headers[name]; twice {

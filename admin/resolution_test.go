@@ -152,16 +152,10 @@ func TestExchangeHeadersAreThoseOfIdemhttp(t *testing.T) {
 		Set-Cookie2 Signature Strict-Transport-Security Sunset Te Timing-Allow-Origin Traceparent Tracestate Trailer Transfer-Encoding Upgrade
 		Vary Via Warning Www-Authenticate X-Anything X-Content-Type-Options X-Correlation-Id X-Frame-Options X-Powered-By X-Ratelimit-Reset
 		X-Request-Id X-Trace-Id`)
-	for _, listed := range exchangeHeaders {
-		names = append(names, strings.TrimSuffix(listed, "*"))
-		if strings.HasSuffix(listed, "*") {
-			names = append(names, strings.Replace(listed, "*", "Xyz", 1))
-		}
-	}
 	for _, name := range names {
 		name = http.CanonicalHeaderKey(name)
 		_, err := idemhttp.New(e, idemhttp.SharedScope, &idemhttp.Options{ReplayHeaders: []string{name}})
-		if got, want := neverReplayed(name), err != nil; got != want {
+		if got, want := answer.OfOneExchange(name), err != nil; got != want {
 			t.Errorf("header %s: never replayed %v, to idemhttp %v", name, got, want)
 		}
 	}

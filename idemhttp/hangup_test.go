@@ -99,14 +99,13 @@ func TestHangUpWhileTheHandlerRuns(t *testing.T) {
 
 func TestHangUpBeforeTheRecord(t *testing.T) {
 	p := newParty(t, setup{}, bigAnswer)
-	request := make(chan context.Context, 1)
+	recording := make(chan struct{})
 	p.store.hook(func(ctx context.Context, verb string) error {
 		if verb != "swap" {
 			return nil
 		}
-		caller := <-request
-		request <- caller
-		<-caller.Done() // the record is on its way when the caller goes
+		close(recording)
+		<-(<-p.gone).Done() // the record is on its way when the caller goes
 		if ctx.Err() != nil {
 			t.Errorf("the record hangs on the caller's context: %v", ctx.Err())
 		}
@@ -114,7 +113,7 @@ func TestHangUpBeforeTheRecord(t *testing.T) {
 	})
 	c := dial(t, p.addr)
 	c.post(t, "/", "k", "")
-	request <- recv(t, "the request", p.gone)
+	recv(t, "the record", recording)
 	c.reset()
 	recv(t, "the first is served", p.served)
 	p.store.up()

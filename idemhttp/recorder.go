@@ -195,22 +195,13 @@ func bodyAllowed(status int) bool {
 var DefaultReplayHeaders = []string{"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition", "Content-Location",
 	"Location", "Etag", "Last-Modified", "Link", "Cache-Control", "Vary"}
 
-// neverReplayed belong to one exchange or one caller. Prefixes end in a star.
-var neverReplayed = []string{"Set-Cookie", "Set-Cookie2", "Www-Authenticate", "Proxy-*", "Authentication-Info", "Authorization", "Date", "Age", "Via",
-	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings", "Content-Length", "Server-Timing",
-	"Retry-After", "Ratelimit*", "X-Ratelimit*", "X-Request-Id", "Traceparent", "Tracestate", "Access-Control-*", "Alt-Svc", "Clear-Site-Data",
-	"Content-Security-Policy*", "Idempotent-Replayed", "Idempotency-Status"}
-
 // replayed returns the names of the headers that are kept, in the order in which they are stored.
 func replayed(more []string) ([]string, error) {
 	names := slices.Clone(DefaultReplayHeaders)
 	for _, name := range more {
 		name = http.CanonicalHeaderKey(name)
-		for _, never := range neverReplayed {
-			prefix, open := strings.CutSuffix(never, "*")
-			if name == never || open && strings.HasPrefix(name, prefix) {
-				return nil, fmt.Errorf("header %s belongs to one exchange: it cannot be replayed", name)
-			}
+		if answer.OfOneExchange(name) {
+			return nil, fmt.Errorf("header %s belongs to one exchange: it cannot be replayed", name)
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)

@@ -47,6 +47,7 @@ type gatewayCmd struct {
 	UpstreamIdle    duration `default:"2s" help:"When an unused connection to the upstream is dropped; keep it below the upstream's own. Default ${default}."`
 	DrainTimeout    duration `default:"30s" help:"How long SIGTERM waits for requests under way. Default ${default}."`
 
+	AdminHost       []string `placeholder:"NAME" help:"Further host names by which operators reach the admin listener; others are refused, against DNS rebinding. Addresses of this machine are known."`
 	tokenFlags      `embed:""`
 	FingerprintKeys string `placeholder:"FILE" help:"Keys that seal request fingerprints, one a line, the first in use. Without it the store keeps a random one of its own."`
 	DocsBase        string `placeholder:"URL" help:"Where the links in error answers lead. Default: the project's pages."`
@@ -134,7 +135,7 @@ func (c *gatewayCmd) assemble(log *slog.Logger) (*server, error) {
 		return nil, err
 	}
 	s.tokenFile = file
-	s.admin, err = admin.New(executor, &admin.Options{Token: token, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), DocsBase: c.DocsBase, Logger: log})
+	s.admin, err = admin.New(executor, &admin.Options{Token: token, Hosts: c.AdminHost, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), DocsBase: c.DocsBase, Logger: log})
 	return s, err
 }
 

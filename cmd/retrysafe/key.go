@@ -99,7 +99,11 @@ func (c *keyListCmd) Run(ctx context.Context, s streams) error {
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "STATE\tSTARTED\tREPLAYS\tSCOPE\tKEY\tID")
 	for _, k := range page.Keys {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", k.State, when(k.Started), k.Replays, k.Scope, k.Key, k.ID)
+		state := k.State
+		if k.Unreadable {
+			state += " (unreadable)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", state, when(k.Started), k.Replays, k.Scope, k.Key, k.ID)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -224,6 +228,10 @@ func printDetail(out io.Writer, d admin.Detail) error {
 	row("scope", d.Scope)
 	row("id", d.ID)
 	row("state", d.State)
+	if d.Unreadable {
+		row("", "damaged, or of a newer version: it can only be forgotten, with --force")
+		return w.Flush()
+	}
 	if d.Reason != "" {
 		row("reason", d.Reason)
 	}

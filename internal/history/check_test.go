@@ -45,6 +45,7 @@ func resolved(epoch, prior, start, end int64, to State) Call {
 
 func forced(c Call) Call                   { c.Forced = true; return c }
 func answering(answer uint64, c Call) Call { c.Answer = answer; return c }
+func print3(c Call) Call                   { c.Fingerprint = 3; return c }
 func print2(c Call) Call                   { c.Fingerprint = 2; return c }
 
 // tell gives the story its key and its fingerprint.
@@ -147,6 +148,16 @@ func TestHolding(t *testing.T) {
 		{name: "mismatch with a freed key", calls: []Call{fresh(5, 0, 10, Unknown), resolved(6, 5, 11, 12, Free), print2(told(Mismatch, 6, 11, 12))}, want: FalseMismatch},
 		{name: "mismatch with an operator's answer", calls: []Call{fresh(5, 0, 10, Unknown), resolved(6, 5, 11, 12, Completed), print2(told(Mismatch, 6, 13, 14))}},
 		{name: "mismatch that no failed call explains", calls: []Call{failed(0), told(Mismatch, 5, 2, 3)}, want: NoOwner},
+		{name: "a call that was taken back once is not taken twice", calls: []Call{
+			failed(0), print2(failed(1)), print2(failed(1)), {Fingerprint: 9, Class: Mismatch, Epoch: 5, Start: 0, End: 5},
+			told(Busy, 6, 0, 6), told(Busy, 7, 0, 7)}, want: NoOwner},
+		{name: "mismatches share out in two steps", calls: []Call{
+			failed(0), failed(15), failed(18), print2(failed(1)), print3(failed(2)), print3(failed(6)),
+			told(Busy, 3, 0, 1), {Fingerprint: 9, Class: Mismatch, Epoch: 4, Start: 0, End: 5}, print3(told(Busy, 5, 0, 8)),
+			told(Busy, 6, 0, 20), print2(told(Busy, 7, 0, 30))}},
+		{name: "a failed call too late for the memory", rules: Rules{Retention: 10, Memory: 10}, calls: []Call{
+			failed(0), failed(25), print2(failed(10)), told(Busy, 4, 1, 2), {Fingerprint: 9, Class: Mismatch, Epoch: 5, Start: 1, End: 30},
+			fresh(60, 30, 40, Completed)}, effects: []Effect{{Epoch: 5, At: 28}}},
 		{name: "mismatches share out the failed calls", calls: []Call{
 			failed(0), print2(failed(0)), {Fingerprint: 3, Class: Mismatch, Epoch: 5, Start: 1, End: 2}, told(Busy, 6, 3, 4)}},
 		{name: "replay across fingerprints", calls: []Call{fresh(5, 0, 10, Completed), print2(replay(5, 20, 21))}, want: MissedMismatch},
@@ -189,6 +200,8 @@ func TestActs(t *testing.T) {
 		{name: "run again before it was resolved", calls: []Call{fresh(5, 0, 10, Unknown), resolved(6, 5, 21, 22, Free), fresh(7, 12, 20, Completed)}, want: EpochOrder},
 		{name: "a stored 5xx resolved", calls: []Call{fresh(5, 0, 10, UnknownAnswered), resolved(6, 5, 11, 12, Free)}},
 		{name: "the owner is fenced by the act", calls: []Call{fresh(5, 0, 50, InFlight), told(OutcomeUnknown, 5, 5, 6), resolved(6, 5, 11, 12, Completed), replay(6, 13, 14)}},
+		{name: "an expired 5xx resolved", rules: Rules{Retention: 10}, calls: []Call{fresh(5, 0, 10, UnknownAnswered), told(Expired, 5, 30, 31), resolved(6, 5, 32, 33, Free)}, want: FalseResolve},
+		{name: "an operator's answer resolved", calls: []Call{fresh(5, 0, 10, Unknown), resolved(6, 5, 11, 12, Completed), resolved(7, 6, 13, 14, Free)}, want: FalseResolve},
 		{name: "an answer resolved", calls: []Call{fresh(5, 0, 10, Completed), resolved(6, 5, 11, 12, Free)}, want: FalseResolve},
 		{name: "an answer resolved by force", calls: []Call{fresh(5, 0, 10, Completed), forced(resolved(6, 5, 11, 12, Free)), fresh(7, 13, 20, Completed)}},
 		{name: "a released key resolved", calls: []Call{fresh(5, 0, 10, Free), resolved(6, 5, 11, 12, Free)}, want: FalseResolve},

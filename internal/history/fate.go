@@ -43,7 +43,7 @@ func (r Rules) fateOf(owner *Call) fate {
 	case Free:
 		f.release = must
 	case Unknown:
-		f = fate{hold: must, final: true}
+		f = fate{hold: must}
 	}
 	return f
 }

@@ -76,8 +76,6 @@ func (c *checker) readRow(i int, at int32, state State) State {
 		c.reportRow(at, "is not by the owner of the epoch")
 	case ages(t):
 		return state // whether it was time is judged by the answers
-	case e.act:
-		c.reportRow(at, "changes an operator's decision")
 	case t.From == InFlight && t.To == InFlight: // extended
 	case t.From == InFlight && t.To == Unknown:
 		w.held = true

@@ -86,6 +86,7 @@ func (o *Observer) makeClaims(f *family) {
 	o.claimTime, o.settleTime, o.extendTime = times.WithLabelValues("claim"), times.WithLabelValues("settle"), times.WithLabelValues("extend")
 	o.inFlight = f.gauge("retrysafe_in_flight", "Keys that this process owns now: the operation runs, or its outcome is not recorded yet.")
 	o.lost = f.counter("retrysafe_claims_lost_total", "Operations that ran and whose outcome was refused: meanwhile somebody else had taken the key over, resolved it or forgotten it.")
+	o.unrecorded = f.counter("retrysafe_unrecorded_total", "Operations whose answer went out before it was recorded, after it had been held back for as long as allowed; recording went on.")
 }
 
 func (o *Observer) makeOperations(f *family) {

@@ -35,6 +35,7 @@ type Observer struct {
 	settled    [outcomes][results]prometheus.Counter
 	settleTime prometheus.Observer
 	lost       prometheus.Counter
+	unrecorded prometheus.Counter
 	inFlight   prometheus.Gauge
 
 	extendErrors prometheus.Counter
@@ -72,6 +73,8 @@ func (o *Observer) Observe(_ context.Context, e retrysafe.Event) {
 		o.operationTime[outcomeOf(e.State)].Observe(e.Took.Seconds())
 	case retrysafe.EventSettled:
 		o.observeSettled(e)
+	case retrysafe.EventUnrecorded:
+		o.unrecorded.Inc()
 	case retrysafe.EventExtended:
 		o.extendTime.Observe(e.Took.Seconds())
 		countError(o.extendErrors, e.Err)
@@ -87,7 +90,9 @@ func (o *Observer) Observe(_ context.Context, e retrysafe.Event) {
 }
 
 func (o *Observer) observeClaim(e retrysafe.Event) {
-	o.claimTime.Observe(e.Took.Seconds())
+	if e.Took >= 0 { // -1: answered by what a waiter read
+		o.claimTime.Observe(e.Took.Seconds())
+	}
 	if e.Err != nil || e.Verdict < retrysafe.Won || e.Verdict > retrysafe.Expired {
 		o.claimErrors.Inc()
 		return

@@ -22,7 +22,7 @@ func TestEverySeriesStandsAtZeroFromTheStart(t *testing.T) {
 	registry, _ := register(t)
 	want := map[string]float64{}
 	for _, at := range strings.Fields(`claims_total|won claims_total|took_over claims_total|recovering claims_total|busy claims_total|replay claims_total|mismatch
-		claims_total|outcome_unknown claims_total|expired claim_errors_total claims_lost_total in_flight extend_errors_total swept_total sweep_errors_total
+		claims_total|outcome_unknown claims_total|expired claim_errors_total claims_lost_total unrecorded_total in_flight extend_errors_total swept_total sweep_errors_total
 		taken_back_total take_back_errors_total resolved_total|completed resolved_total|free`) {
 		want[strings.ReplaceAll(at, "|", " ")] = 0
 	}
@@ -93,7 +93,7 @@ func TestPanic(t *testing.T) {
 			defer func() { recover() }()
 			l.meets(t, payload, func(context.Context) retrysafe.Outcome { panic("boom") })
 		}()
-		l.want(t, map[string]float64{"claims_total won": 1, "settled_total unknown recorded": 1, "store_seconds claim count": 1, "store_seconds settle count": 1})
+		l.want(t, map[string]float64{"claims_total won": 1, "operation_seconds unknown count": 1, "settled_total unknown recorded": 1, "store_seconds claim count": 1, "store_seconds settle count": 1})
 	})
 }
 

@@ -47,7 +47,9 @@ func (s *Store) List(ctx context.Context, q retrysafe.Query) (retrysafe.Page, er
 func (sh *shard) list(page *retrysafe.Page, q retrysafe.Query, last *retrysafe.ID, limit int) (full bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	page.Now = sh.now()
+	if now := sh.now(); now.After(page.Now) {
+		page.Now = now // the clock of a page is behind no stamp on it
+	}
 	var found []retrysafe.Entry
 	for _, e := range sh.entries {
 		if (last == nil || bytes.Compare(e.ID[:], last[:]) > 0) && selects(q, e, page) {
@@ -63,6 +65,7 @@ func (sh *shard) list(page *retrysafe.Page, q retrysafe.Query, last *retrysafe.I
 		if len(page.Entries) >= limit || room > pageBytes {
 			return true
 		}
+		e.Body = bytes.Clone(e.Body)
 		page.Entries = append(page.Entries, e)
 		page.Next = e.ID.String()
 		room += len(e.Body)

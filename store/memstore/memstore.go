@@ -7,9 +7,11 @@
 package memstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +38,7 @@ type Store struct {
 	maxBytes   int64
 	entries    atomic.Int64
 	bytes      atomic.Int64
+	soonest    atomic.Int64 // when the memory of some entry ends next, or earlier; Unix microseconds
 }
 
 var (
@@ -62,6 +65,7 @@ func New(o *Options) *Store {
 	if o != nil && o.MaxBytes > 0 {
 		s.maxBytes = int64(o.MaxBytes)
 	}
+	s.soonest.Store(math.MaxInt64)
 	for i := range s.shards {
 		s.shards[i].entries = map[retrysafe.ID]retrysafe.Entry{}
 		s.shards[i].waiting = map[retrysafe.ID]*waiting{}
@@ -90,15 +94,27 @@ func (s *Store) Create(ctx context.Context, e retrysafe.Entry) (retrysafe.Reply,
 	if err := ctx.Err(); err != nil {
 		return retrysafe.Reply{}, notWritten(err)
 	}
+	if rep, ok := s.create(e); ok {
+		return rep, nil
+	}
+	s.dropForgotten()
+	if rep, ok := s.create(e); ok {
+		return rep, nil
+	}
+	return retrysafe.Reply{}, notWritten(ErrFull)
+}
+
+// create is Create as long as there is room.
+func (s *Store) create(e retrysafe.Entry) (rep retrysafe.Reply, ok bool) {
 	sh := s.lock(e.ID)
 	defer sh.mu.Unlock()
 	if standing, ok := sh.entries[e.ID]; ok {
-		return retrysafe.Reply{Entry: standing, Found: true, OK: standing.Rev == e.Rev, Now: sh.now()}, nil
+		return refusal(sh, standing, true, standing.Rev == e.Rev), true
 	}
-	if s.full(sh, 1, size(e)) {
-		return retrysafe.Reply{}, notWritten(ErrFull)
+	if !s.reserve(size(e)) {
+		return retrysafe.Reply{}, false
 	}
-	return s.put(sh, e), nil
+	return s.put(sh, e), true
 }
 
 // Swap writes e over the entry whose Rev is old. It is refused by no bound: an outcome must find its place.
@@ -110,8 +126,9 @@ func (s *Store) Swap(ctx context.Context, old retrysafe.Rev, e retrysafe.Entry) 
 	defer sh.mu.Unlock()
 	standing, ok := sh.entries[e.ID]
 	if !ok || standing.Rev != old {
-		return retrysafe.Reply{Entry: standing, Found: ok, OK: ok && standing.Rev == e.Rev, Now: sh.now()}, nil
+		return refusal(sh, standing, ok, ok && standing.Rev == e.Rev), nil
 	}
+	s.bytes.Add(size(e) - size(standing))
 	return s.put(sh, e), nil
 }
 
@@ -124,7 +141,7 @@ func (s *Store) Delete(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) 
 	defer sh.mu.Unlock()
 	standing, ok := sh.entries[id]
 	if !ok || standing.Rev != old {
-		return retrysafe.Reply{Entry: standing, Found: ok, OK: !ok, Now: sh.now()}, nil
+		return refusal(sh, standing, ok, !ok), nil
 	}
 	s.drop(sh, standing)
 	return retrysafe.Reply{OK: true, Now: sh.now()}, nil
@@ -136,10 +153,11 @@ func (s *Store) Get(ctx context.Context, ids ...retrysafe.ID) ([]retrysafe.Entry
 		return nil, time.Time{}, fmt.Errorf("memstore: %w", err)
 	}
 	var found []retrysafe.Entry
-	var latest time.Time
+	latest := time.Now().Truncate(time.Microsecond)
 	for _, id := range ids {
 		sh := s.lock(id)
 		if e, ok := sh.entries[id]; ok {
+			e.Body = bytes.Clone(e.Body)
 			found = append(found, e)
 		}
 		if now := sh.now(); now.After(latest) {
@@ -154,22 +172,27 @@ func notWritten(err error) error {
 	return fmt.Errorf("memstore: %w: %w", retrysafe.ErrNotWritten, err)
 }
 
-// put writes e with a new stamp and tells who waits for it.
+// put writes e, for which there is room, with a new stamp, and tells who waits for it.
 func (s *Store) put(sh *shard, e retrysafe.Entry) retrysafe.Reply {
 	now := sh.now()
 	if !now.After(sh.last) {
 		now = sh.last.Add(time.Microsecond)
 	}
 	sh.last, e.Stamp = now, now
-	if old, ok := sh.entries[e.ID]; ok {
-		s.bytes.Add(-size(old))
-	} else {
-		s.entries.Add(1)
+	if e.TTL > 0 {
+		s.endsAt(now.Add(e.TTL))
 	}
-	s.bytes.Add(size(e))
-	sh.entries[e.ID] = e
+	kept := e
+	kept.Body = bytes.Clone(e.Body)
+	sh.entries[e.ID] = kept
 	sh.wake(e.ID)
 	return retrysafe.Reply{Entry: e, Found: true, OK: true, Now: now}
+}
+
+// refusal is the reply to a write that found another entry, or its own from an earlier sending.
+func refusal(sh *shard, standing retrysafe.Entry, found, ok bool) retrysafe.Reply {
+	standing.Body = bytes.Clone(standing.Body)
+	return retrysafe.Reply{Entry: standing, Found: found, OK: ok, Now: sh.now()}
 }
 
 func (s *Store) drop(sh *shard, e retrysafe.Entry) {
@@ -179,24 +202,56 @@ func (s *Store) drop(sh *shard, e retrysafe.Entry) {
 	sh.wake(e.ID)
 }
 
-// full tells whether there is no room for so much more, after dropping from the shard what is no longer remembered.
-func (s *Store) full(sh *shard, entries, bytes int64) bool {
-	fits := func() bool { return s.entries.Load()+entries <= s.maxEntries && s.bytes.Load()+bytes <= s.maxBytes }
-	if fits() {
+// reserve makes room for one more entry, if the bounds allow it.
+func (s *Store) reserve(bytes int64) bool {
+	if s.entries.Add(1) > s.maxEntries {
+		s.entries.Add(-1)
 		return false
 	}
-	now := sh.now()
-	for _, e := range sh.entries {
-		if e.TTL > 0 && now.Sub(e.Stamp) >= e.TTL {
-			s.drop(sh, e)
+	if s.bytes.Add(bytes) > s.maxBytes {
+		s.bytes.Add(-bytes)
+		s.entries.Add(-1)
+		return false
+	}
+	return true
+}
+
+// endsAt notes that the memory of an entry ends at t.
+func (s *Store) endsAt(t time.Time) {
+	for at := t.UnixMicro(); ; {
+		known := s.soonest.Load()
+		if at >= known || s.soonest.CompareAndSwap(known, at) {
+			return
 		}
 	}
-	return !fits()
+}
+
+// dropForgotten drops what is no longer remembered. It looks through the entries only when the memory of one of
+// them can have ended: a store that is full and refuses must not be slow as well.
+func (s *Store) dropForgotten() {
+	if time.Now().UnixMicro() < s.soonest.Load() {
+		return
+	}
+	s.soonest.Store(math.MaxInt64)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		now := sh.now()
+		for _, e := range sh.entries {
+			switch {
+			case e.TTL > 0 && now.Sub(e.Stamp) >= e.TTL:
+				s.drop(sh, e)
+			case e.TTL > 0:
+				s.endsAt(e.Stamp.Add(e.TTL))
+			}
+		}
+		sh.mu.Unlock()
+	}
 }
 
 // size estimates what e costs in memory.
 func size(e retrysafe.Entry) int64 {
-	const fixed = 320 // the entry, its place in the map, and their slack
+	const fixed = 272 // the entry, its place in the map, and their slack
 	return int64(fixed + len(e.Scope) + len(e.Display) + len(e.Body))
 }
 

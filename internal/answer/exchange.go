@@ -1,16 +1,16 @@
-package admin
+package answer
 
 import "strings"
 
-// exchangeHeaders belong to one exchange or one caller: no answer that idemhttp keeps holds them, and none that
-// an operator gives may. The list is idemhttp's; a test holds the two together. Prefixes end in a star.
+// exchangeHeaders belong to one exchange or one caller: no kept answer holds them. Prefixes end in a star.
 var exchangeHeaders = [...]string{"Set-Cookie", "Set-Cookie2", "Www-Authenticate", "Proxy-*", "Authentication-Info", "Authorization", "Date", "Age", "Via",
 	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings", "Content-Length", "Server-Timing",
 	"Retry-After", "Ratelimit*", "X-Ratelimit*", "X-Request-Id", "Traceparent", "Tracestate", "Access-Control-*", "Alt-Svc", "Clear-Site-Data",
 	"Content-Security-Policy*", "Idempotent-Replayed", "Idempotency-Status"}
 
-// neverReplayed tells whether the header of that canonical name belongs to one exchange.
-func neverReplayed(name string) bool {
+// OfOneExchange tells whether the header of that canonical name belongs to one exchange or one caller, and can
+// never be replayed.
+func OfOneExchange(name string) bool {
 	for _, never := range exchangeHeaders {
 		prefix, open := strings.CutSuffix(never, "*")
 		if name == never || open && strings.HasPrefix(name, prefix) {
