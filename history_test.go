@@ -123,6 +123,8 @@ func (w *world) told(r retrysafe.Result, err error) history.Call {
 	switch {
 	case err != nil:
 		return history.Call{} // an error of the store: nothing said
+	case r.Err != nil && r.Answer == nil:
+		return history.Call{Epoch: r.Epoch} // it ended without an answer, which may be recorded any time
 	case r.Err != nil:
 		c.Class, c.Recorded = history.Fresh, history.InFlight
 	case r.Verdict == retrysafe.Won || r.Verdict == retrysafe.TookOver:

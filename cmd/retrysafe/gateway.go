@@ -117,7 +117,7 @@ func (c *gatewayCmd) assemble(log *slog.Logger) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDocsBase(c.DocsBase); err != nil {
+	if err := errors.Join(checkHeaderName("--scope-header", c.ScopeHeader), checkDocsBase(c.DocsBase)); err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
@@ -159,9 +159,12 @@ func (c *gatewayCmd) executor(log *slog.Logger, registry *prometheus.Registry) (
 	if c.OnLeaseEnd == "rerun" {
 		o.OnLeaseEnd = retrysafe.Rerun
 	}
-	for flag, d := range map[string]duration{"--lease": c.Lease, "--retention": c.Retention, "--record-wait": c.RecordWait, "--upstream-timeout": c.UpstreamTimeout} {
-		if d == 0 {
-			return nil, usage("%s: 0s makes no sense here: want a positive duration", flag)
+	for _, f := range []struct {
+		name  string
+		value duration
+	}{{"--lease", c.Lease}, {"--retention", c.Retention}, {"--record-wait", c.RecordWait}, {"--upstream-timeout", c.UpstreamTimeout}, {"--upstream-idle", c.UpstreamIdle}} {
+		if f.value == 0 {
+			return nil, usage("%s: 0s makes no sense here: want a positive duration", f.name)
 		}
 	}
 	return retrysafe.New(store, o)

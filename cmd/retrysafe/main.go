@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -51,15 +53,19 @@ Every flag can also be set by an environment variable, named in brackets. Durati
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) {
 	var c cli
 	type exit int
-	parser, err := kong.New(&c, kong.Name("retrysafe"), kong.Description(description), kong.UsageOnError(), kong.Writers(stdout, stderr),
+	parser, err := kong.New(&c, kong.Name("retrysafe"), kong.Description(description), kong.Writers(stdout, stderr),
 		kong.DefaultEnvars("RETRYSAFE"), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(n int) { panic(exit(n)) }),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(streams{stdin, stdout, stderr}), kong.NamedMapper("redacted", redactedMapper{}))
 	if err != nil {
 		panic(err) // the command line itself is malformed: a test parses it
 	}
 	defer func() {
-		if n, ok := recover().(exit); ok { // --help
-			status = int(n)
+		switch v := recover().(type) {
+		case nil:
+		case exit: // --help
+			status = int(v)
+		default: // a bug of ours must not look like success
+			panic(v)
 		}
 	}()
 	command, err := parser.Parse(args)
@@ -107,12 +113,9 @@ type redactedMapper struct{}
 
 func (redactedMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("secret")
-	if err != nil {
-		return err
-	}
 	s, ok := token.Value.(string)
-	if !ok {
-		return errors.New("expected a secret")
+	if err != nil || !ok { // err would repeat what it met, which may be the secret
+		return errors.New("want a secret behind it; write =SECRET if it begins with a hyphen")
 	}
 	target.SetString(s)
 	return nil
@@ -122,7 +125,7 @@ type versionCmd struct{}
 
 // Run prints the module's version, and the commit it was built from where the build knows it.
 func (versionCmd) Run(s streams) error {
-	version, commit := "unknown", ""
+	version, commit := "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = info.Main.Version
 		for _, setting := range info.Settings {
@@ -130,7 +133,7 @@ func (versionCmd) Run(s streams) error {
 				commit = " " + setting.Value
 			}
 		}
-		fmt.Fprintf(s.out, "retrysafe %s%s %s\n", version, commit, info.GoVersion)
 	}
-	return nil
+	_, err := fmt.Fprintf(s.out, "retrysafe %s%s %s\n", cmp.Or(version, "(devel)"), commit, runtime.Version())
+	return err
 }

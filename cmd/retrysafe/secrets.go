@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -50,12 +51,33 @@ func checkToken(flag, token string) (string, error) {
 }
 
 func readToken(flag, file string) (string, error) {
-	b, err := os.ReadFile(file)
+	b, err := readFile(file, maxSecretFile)
 	if err != nil {
-		return "", usage("%s: %v", flag, err)
+		return "", usage("%s: %v: want a file whose first line is the token", flag, err)
 	}
 	line, _, _ := strings.Cut(string(b), "\n")
 	return checkToken(flag+" "+file, strings.TrimSpace(line))
+}
+
+// maxSecretFile bounds a file of secrets.
+const maxSecretFile = 64 << 10
+
+// readFile reads a file whole. A wrong one, or a device, must not fill the memory.
+func readFile(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f, limit)
+}
+
+func readAll(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	return b, err
 }
 
 // tokenOrNew returns the token given, else the one in the default file, else a new one written there. file
@@ -96,9 +118,9 @@ func readFingerprintKeys(file string) ([][]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
-	b, err := os.ReadFile(file)
+	b, err := readFile(file, maxSecretFile)
 	if err != nil {
-		return nil, usage("--fingerprint-keys: %v", err)
+		return nil, usage("--fingerprint-keys: %v: want a file that holds the output of `openssl rand -hex 32`", err)
 	}
 	var keys [][]byte
 	for i, line := range bytes.Split(b, []byte("\n")) {

@@ -14,7 +14,7 @@ func openStore(url string) (retrysafe.Store, error) {
 	case scheme == "memory" && rest == "":
 		return memstore.New(nil), nil
 	case scheme == "memory":
-		return nil, usage("--store: %q: memory: takes nothing behind the colon", url)
+		return nil, usage("--store: memory: takes nothing behind the colon")
 	}
-	return nil, usage("--store: %q is no store this build knows: want memory:", url)
+	return nil, usage("--store: %q is no store this build knows: want memory:", scheme) // what follows may hold a password
 }

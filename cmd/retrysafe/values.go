@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -13,24 +14,30 @@ import (
 type duration time.Duration
 
 func (d *duration) UnmarshalText(text []byte) error {
-	s := string(text)
+	v, ok := parseDuration(string(text))
+	switch {
+	case !ok:
+		return fmt.Errorf("%q is not a duration: want something like 30s, 15m, 24h or 30d", text)
+	case v > 0 && v < time.Microsecond: // the core's resolution
+		return fmt.Errorf("%q is too short: want at least 1us", text)
+	}
+	*d = duration(v)
+	return nil
+}
+
+func parseDuration(s string) (time.Duration, bool) {
 	var days time.Duration
 	if n, rest, ok := strings.Cut(s, "d"); ok {
 		v, err := strconv.ParseUint(n, 10, 16)
 		if err != nil {
-			return fmt.Errorf("%q is not a duration: want something like 30s, 15m, 24h or 30d", s)
+			return 0, false
 		}
 		if days, s = time.Duration(v)*24*time.Hour, rest; s == "" {
-			*d = duration(days)
-			return nil
+			return days, true
 		}
 	}
 	v, err := time.ParseDuration(s)
-	if err != nil || v < 0 {
-		return fmt.Errorf("%q is not a duration: want something like 30s, 15m, 24h or 30d", string(text))
-	}
-	*d = duration(days + v)
-	return nil
+	return days + v, err == nil && v >= 0 && days+v >= 0 // the sum may overflow
 }
 
 // A size is a number of bytes: 1048576, 512KiB, 10MiB, 1GiB, or with decimal units kB, MB, GB.
@@ -60,10 +67,27 @@ func (z *size) UnmarshalText(text []byte) error {
 // parseUpstream reads the URL of the guarded API.
 func parseUpstream(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !isHost(u) {
 		return nil, usage("--upstream: want a URL like http://127.0.0.1:9090, without user, query or fragment")
 	}
 	return u, nil
+}
+
+// isHost tells whether u names a host, and a port that there can be, if any: package url takes every number.
+func isHost(u *url.URL) bool {
+	_, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+	return u.Hostname() != "" && err == nil
+}
+
+// checkHeaderName refuses what no request could carry (RFC 9110, 5.6.2): every request would be refused.
+func checkHeaderName(flag, name string) error {
+	isTokenChar := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return !isTokenChar(r) }) {
+		return usage("%s: %q is no name of a header: want one like X-Tenant", flag, name)
+	}
+	return nil
 }
 
 // parsePrefixes reads networks, a single address standing for itself alone.

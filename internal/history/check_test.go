@@ -155,6 +155,10 @@ func TestHolding(t *testing.T) {
 			failed(0), failed(15), failed(18), print2(failed(1)), print3(failed(2)), print3(failed(6)),
 			told(Busy, 3, 0, 1), {Fingerprint: 9, Class: Mismatch, Epoch: 4, Start: 0, End: 5}, print3(told(Busy, 5, 0, 8)),
 			told(Busy, 6, 0, 20), print2(told(Busy, 7, 0, 30))}},
+		{name: "mismatches cannot share out what began too late", calls: []Call{
+			failed(0), failed(15), failed(18), print2(failed(1)), print3(failed(2)),
+			told(Busy, 3, 0, 1), {Fingerprint: 9, Class: Mismatch, Epoch: 4, Start: 0, End: 5}, print3(told(Busy, 5, 0, 8)),
+			told(Busy, 6, 0, 20), print2(told(Busy, 7, 0, 30))}, want: NoOwner},
 		{name: "a failed call too late for the memory", rules: Rules{Retention: 10, Memory: 10}, calls: []Call{
 			failed(0), failed(25), print2(failed(10)), told(Busy, 4, 1, 2), {Fingerprint: 9, Class: Mismatch, Epoch: 5, Start: 1, End: 30},
 			fresh(60, 30, 40, Completed)}, effects: []Effect{{Epoch: 5, At: 28}}},

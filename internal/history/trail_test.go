@@ -58,6 +58,9 @@ func TestTrailOfEpochs(t *testing.T) {
 		{name: "resolved otherwise than told", calls: []Call{left, resolved(6, 5, 11, 12, Free)}, trail: append(held, row(6, Unknown, Completed)), want: BadTrail},
 		{name: "resolved while in flight", calls: []Call{named(105, failed(0)), resolved(6, 5, 11, 12, Free)}, trail: []Transition{
 			row(5, Free, InFlight), row(6, InFlight, Free)}, want: BadTrail},
+		{name: "a run written as an act", calls: []Call{left, fresh(6, 11, 12, Completed)}, trail: append(held, row(6, Unknown, Completed)), want: BadTrail},
+		{name: "an act written as a claim", calls: []Call{fresh(5, 0, 10, Free), forced(resolved(6, 5, 11, 12, Free))}, trail: []Transition{
+			row(5, Free, InFlight), row(5, InFlight, Free), row(6, Free, InFlight)}, want: BadTrail},
 		{name: "an act changed afterwards", calls: []Call{left, resolved(6, 5, 11, 12, Free)}, trail: append(held, row(6, Unknown, Free), row(6, Free, InFlight)), want: BadTrail},
 		{name: "released under an old epoch", calls: []Call{fresh(5, 0, 10, Free), fresh(6, 0, 20, Completed)}, trail: []Transition{
 			row(5, Free, InFlight), row(6, InFlight, InFlight), row(6, InFlight, Completed), row(5, InFlight, Free)}, want: BadTrail},

@@ -58,7 +58,7 @@ var readFaults = []fault{
 	{"wait begins after it has looked", waitRace, []string{waitSwaps, waitGone, waitAll}, waitLate},
 	{"wait ends with an error of its own", "wait ends with its context", nil, waitInterrupted},
 	{"wait does not wait", "wait on an untouched entry rarely ends by itself", nil, waitSpins},
-	{"a write wakes one waiter", waitAll, []string{waitRace}, waitOne()},
+	{"a write wakes one waiter", waitAll, []string{waitRace, waitSwaps, waitGone}, waitOne()},
 }
 
 func getStops(f *faulty) {

@@ -13,9 +13,12 @@ import (
 
 // What a Waiter tells, and when.
 
-// settle is how long waiters are given to begin to wait. Nothing fails where it is too short, but a Waiter
-// that misses writes may go undetected.
-const settle = 40 * time.Millisecond
+// settle is how long waiters are given to begin to wait. Where it is too short nothing fails, but a Waiter that
+// misses writes may go undetected: so it gets several chances to miss one.
+const (
+	settle  = 40 * time.Millisecond
+	chances = 3
+)
 
 // changed waits until the Rev under e's ID is not e's any more. Wait may return without a change.
 func (t *trial) changed(ctx context.Context, s retrysafe.Store, e retrysafe.Entry) error {
@@ -55,12 +58,18 @@ func (t *trial) wakes(ctx context.Context, n int, e retrysafe.Entry, w sending) 
 
 func waitSwap(ctx context.Context, t *trial) {
 	e := t.create(ctx, t.entry())
-	t.wakes(ctx, 1, e, sending{verb: swap, old: e.Rev, e: t.next(e)})
+	for range chances {
+		n := t.next(e)
+		t.wakes(ctx, 2, e, sending{verb: swap, old: e.Rev, e: n})
+		e = n
+	}
 }
 
 func waitDelete(ctx context.Context, t *trial) {
-	e := t.create(ctx, t.entry())
-	t.wakes(ctx, 1, e, sending{verb: remove, old: e.Rev, e: e})
+	for range chances {
+		e := t.create(ctx, t.entry())
+		t.wakes(ctx, 2, e, sending{verb: remove, old: e.Rev, e: e})
+	}
 }
 
 func waitMany(ctx context.Context, t *trial) {
