@@ -107,13 +107,13 @@ func (l *lostClaim) Unwrap() []error {
 // Claim claims r.Key, or says what stands in the way. A fresh claim, a replay and a refusal are one store
 // call, a takeover is two. An error of the store leaves open whether the claim stands: take it back.
 func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
-	id, lost := r.Key.ID(), &lostClaim{nonce: NewRev()}
-	lost.sent = c.claimed(id, r, lost.nonce, nil, record{}, time.Time{})
-	rep, err := c.again(ctx, func(ctx context.Context) (Reply, error) { return c.store.Create(ctx, lost.sent) })
+	id, nonce := r.Key.ID(), NewRev()
+	sent, before := c.claimed(id, r, nonce, nil, record{}, time.Time{}), Reply{}
+	rep, err := c.again(ctx, func(ctx context.Context) (Reply, error) { return c.store.Create(ctx, sent) })
 	st := step{verdict: Won}
 	for round := 0; err == nil && !rep.OK; round++ {
 		meant := st.verdict
-		if st, err = c.judge(id, rep, r, lost.nonce); err != nil {
+		if st, err = c.judge(id, rep, r, nonce); err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
 		if !st.write {
@@ -122,23 +122,27 @@ func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		if round == maxRounds {
 			return nil, fmt.Errorf("claim: %w: the entry kept changing", ErrStore)
 		}
-		lost.sent = st.next
+		sent = st.next
 		over := rep
-		switch {
-		case st.own: // before stays what it was
+		if st.own { // what it replaced is still what it replaced first
 			st.verdict = meant
-		case rep.Found:
-			lost.before = &over.Entry
-		default:
-			lost.before = nil
+		} else {
+			before = rep
 		}
-		rep, err = c.again(ctx, func(ctx context.Context) (Reply, error) { return c.write(ctx, over, lost.sent) })
+		rep, err = c.again(ctx, func(ctx context.Context) (Reply, error) { return c.write(ctx, over, sent) })
 	}
 	if err != nil {
-		lost.err = err
-		return nil, lost
+		return nil, lost(nonce, sent, before, err)
 	}
 	return newClaim(r.Key, st.verdict, rep)
+}
+
+func lost(nonce Rev, sent Entry, before Reply, err error) *lostClaim {
+	l := &lostClaim{nonce: nonce, sent: sent, err: err}
+	if before.Found {
+		l.before = &before.Entry
+	}
+	return l
 }
 
 // met is what r meets in an entry that was read already: nil if a claim would have to write.

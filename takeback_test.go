@@ -1,6 +1,7 @@
 package retrysafe_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,14 +125,16 @@ func TestLostTakeoverThatArrivesLate(t *testing.T) {
 		l := newLab(t, &retrysafe.Options{OnLeaseEnd: retrysafe.Rerun})
 		owner := l.mustClaim(t, rerun, retrysafe.Won)
 		advance(rerun.Lease)
-		arrived := false
+		var arrived atomic.Bool
 		l.store.hook(func(c call, do func() (retrysafe.Reply, error)) (retrysafe.Reply, error) {
 			if c.verb != "swap" {
 				return do()
 			}
 			time.AfterFunc(2*time.Second, func() {
 				rep, err := do()
-				arrived = arrived || err == nil && rep.OK
+				if err == nil && rep.OK {
+					arrived.Store(true)
+				}
 			})
 			return retrysafe.Reply{}, errBlip
 		})
@@ -139,7 +142,7 @@ func TestLostTakeoverThatArrivesLate(t *testing.T) {
 		wantErr(t, "Do", err, retrysafe.ErrStore)
 		l.store.hook(nil)
 		advance(10 * time.Second)
-		if !arrived {
+		if !arrived.Load() {
 			t.Fatal("the late write did not take place, the test shows nothing")
 		}
 		l.settle(t, owner, completed)

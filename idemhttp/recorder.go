@@ -55,8 +55,10 @@ func (rec *recorder) WriteHeader(status int) {
 		rec.status = status
 		rec.header = rec.w.Header().Clone()
 		rec.declared = -1
-		if n, err := strconv.ParseInt(rec.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
-			rec.declared = n
+		if length := rec.header.Get("Content-Length"); length != "" {
+			if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
+				rec.declared = n
+			}
 		}
 	}
 }
