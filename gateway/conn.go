@@ -13,7 +13,8 @@ import (
 
 var errSealed = errors.New("connection was given up before the request left")
 
-// A countedConn counts what is written to it. The count rises before the bytes leave.
+// A countedConn counts what is written to it. The count rises before the bytes leave, and falls again by what
+// the kernel did not take: what is looked at in between counts as sent.
 type countedConn struct {
 	net.Conn
 	mu      sync.Mutex
@@ -29,7 +30,13 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	}
 	c.written += int64(len(p))
 	c.mu.Unlock()
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	if n < len(p) {
+		c.mu.Lock()
+		c.written -= int64(len(p) - n)
+		c.mu.Unlock()
+	}
+	return n, err
 }
 
 func (c *countedConn) count() int64 {
@@ -55,20 +62,22 @@ type attempt struct {
 	mark int64        // bytes on it before this request
 }
 
-func (a *attempt) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{GotConn: a.gotConn}
-}
+func (a *attempt) trace() *httptrace.ClientTrace { return &httptrace.ClientTrace{GotConn: a.gotConn} }
 
+// gotConn takes note of the connection that the attempt goes over. The transport may change it as long as
+// nothing left; what left on the first would count for ever.
 func (a *attempt) gotConn(info httptrace.GotConnInfo) {
+	if a.lost || a.conn != nil && !a.conn.seal(a.mark) {
+		a.lost = true
+		return
+	}
 	c := info.Conn
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
-	if a.conn, a.lost = nil, true; c == nil {
-		return
-	}
-	if counted, ok := c.(*countedConn); ok {
-		a.conn, a.lost, a.mark = counted, false, counted.count()
+	counted, ok := c.(*countedConn)
+	if a.lost = !ok; ok {
+		a.conn, a.mark = counted, counted.count()
 	}
 }
 

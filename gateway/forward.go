@@ -3,16 +3,20 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
+	"net/textproto"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/retrysafe/retrysafe"
@@ -20,7 +24,10 @@ import (
 	"github.com/retrysafe/retrysafe/internal/problem"
 )
 
-var errUpstreamTimeout = errors.New("the upstream did not answer in time")
+var (
+	errUpstreamTimeout = errors.New("the upstream did not answer in time")
+	errNoAnswer        = errors.New("the upstream sent no final status")
+)
 
 // forward sends a request to the upstream: once and under its claim if it is guarded, as a plain reverse
 // proxy if it is not.
@@ -34,19 +41,59 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	idle := time.AfterFunc(g.o.UpstreamTimeout, func() { cancel(errUpstreamTimeout) })
 	defer idle.Stop()
 	var sent attempt
-	res, err := g.transport.RoundTrip(g.outgoing(httptrace.WithClientTrace(ctx, sent.trace()), r))
+	live := &informer{w: w}
+	trace := sent.trace()
+	trace.Got1xxResponse = live.pass
+	res, err := g.transport.RoundTrip(g.outgoing(httptrace.WithClientTrace(ctx, trace), r))
+	live.end()
+	idle.Stop()
 	if err != nil {
 		g.failed(ctx, w, &sent, err)
 		return
 	}
 	defer res.Body.Close()
+	if res.StatusCode < 200 { // 101, which nobody asked for, or nonsense
+		g.mayHaveActed(ctx, w, errNoAnswer)
+		return
+	}
 	g.answer(ctx, w, res, &progress{res.Body, idle, g.o.UpstreamTimeout})
+}
+
+// An informer passes the upstream's informational answers on, live (RFC 9110, 15.2). They come from another
+// goroutine, and none may come late.
+type informer struct {
+	mu    sync.Mutex
+	w     http.ResponseWriter
+	ended bool
+}
+
+func (i *informer) pass(code int, header textproto.MIMEHeader) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.ended || code == http.StatusContinue { // we have the body already
+		return nil
+	}
+	h := i.w.Header()
+	before := maps.Clone(h)
+	maps.Copy(h, http.Header(header))
+	removeHopByHop(h)
+	i.w.WriteHeader(code)
+	clear(h) // what an informational answer says is not of the final one
+	maps.Copy(h, before)
+	return nil
+}
+
+func (i *informer) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ended = true
 }
 
 // answer passes the upstream's answer on. As long as it can be kept it is read whole first, so that one that
 // breaks off is never taken for an answer.
 func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, res *http.Response, body io.Reader) {
-	streams := strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")
+	mediaType, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	streams := strings.EqualFold(strings.TrimSpace(mediaType), "text/event-stream")
 	var whole bytes.Buffer
 	if !streams {
 		if _, err := io.CopyN(&whole, body, g.o.Guard.MaxResponse+1); err != nil && err != io.EOF {
@@ -109,19 +156,32 @@ func (g *Gateway) mayHaveActed(ctx context.Context, w http.ResponseWriter, err e
 	problem.Write(w, g.o.Guard.DocsBase, a)
 }
 
-// errorKind is an error as it may be logged: without the URL that net/http puts into it.
+// errorKind is an error as it may be logged. net/http's own texts quote the URL, and of a malformed answer what
+// the upstream sent, so that only errors that are known to quote nothing are told as they are.
 func errorKind(ctx context.Context, err error) string {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause.Error()
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Op + ": " + op.Err.Error()
 	}
-	return err.Error()
+	if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return cert.Error()
+	}
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed early"
+	case errors.Is(err, errNoAnswer), errors.Is(err, errSealed):
+		return err.Error()
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return "time-out"
+	}
+	return fmt.Sprintf("no HTTP answer (%T)", err)
 }
 
-// progress is a body whose reader must not wait too long for the next byte.
+// progress is a body whose reader must not wait too long for the next byte. The timer runs only while the
+// upstream is waited for, not while a slow caller is written to.
 type progress struct {
 	io.Reader
 	idle    *time.Timer
@@ -130,22 +190,24 @@ type progress struct {
 
 func (p *progress) Read(b []byte) (int, error) {
 	p.idle.Reset(p.timeout)
+	defer p.idle.Stop()
 	return p.Reader.Read(b)
 }
 
-// once is a request body that net/http cannot rewind, and does not recognise as empty: together with the
-// disguised key it keeps the transport from sending a request a second time by itself.
+// once is a request body that net/http cannot rewind: together with the disguised key it keeps the transport
+// from sending a request a second time by itself.
 type once struct{ io.ReadCloser }
 
-// outgoing is the request as it goes upstream.
+// outgoing is the request as it goes upstream. An empty body stays an empty body: hidden in once it would go out
+// as chunked. Without a key that it knows, the transport sends a POST again only if nothing of it left.
 func (g *Gateway) outgoing(ctx context.Context, r *http.Request) *http.Request {
 	out := &http.Request{
 		Method: r.Method, URL: g.target(r.URL), Host: g.upstream.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: r.Header.Clone(), Body: once{r.Body}, ContentLength: max(r.ContentLength, 0),
+		Header: r.Header.Clone(), Body: once{r.Body}, ContentLength: r.ContentLength,
 	}
-	if r.ContentLength < 0 {
-		out.ContentLength = -1
+	if r.ContentLength == 0 {
+		out.Body = http.NoBody
 	}
 	g.rewriteHeader(out.Header, r)
 	out.Header.Set("Accept-Encoding", "identity") // an answer is kept for callers that may not read another coding
@@ -250,6 +312,7 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 				p.Out.Header["Upgrade"], p.Out.Header["Connection"] = upgrade, connection
 			}
 		},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // its texts quote what the upstream sent
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			g.o.Logger.Error("upstream failed on a request that is not guarded", "err", errorKind(r.Context(), err))
 			w.Header().Set("Content-Type", "application/problem+json")

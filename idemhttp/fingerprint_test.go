@@ -76,7 +76,7 @@ func asked(method, target, mediaType, body string, lines ...string) func() *http
 	}
 }
 
-// Another request under the key is told apart while the first runs and when it is done; it changes nothing: the
+// FP-2, BE-5: another request under the key is told apart, by its raw bytes, while the first runs and when it is done; it changes nothing: the
 // first is replayed then.
 func TestFingerprint(t *testing.T) {
 	for _, tt := range variants {
@@ -103,7 +103,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TN-5, FP-20: what is told of another request's key tells nothing of that request, done or not.
+// TN-5: what is told of another request's key tells nothing of that request, done or not.
 func TestMismatchTellsNothingOfTheFirst(t *testing.T) {
 	l := newLab(t, setup{}, charged)
 	l.do(post("key-secret"))

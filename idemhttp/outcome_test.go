@@ -176,7 +176,7 @@ func TestHandlersContext(t *testing.T) {
 	wantCharged(t, "first", l.do(post("k").WithContext(ctx)), false)
 }
 
-// Steps of a handler are kept under keys of their own: a re-run after a release resumes behind them.
+// CC-13: steps of a handler are kept under keys of their own: a re-run after a release resumes behind them.
 func TestHandlersSteps(t *testing.T) {
 	charges, mails := 0, 0
 	l := newLab(t, setup{}, func(w http.ResponseWriter, r *http.Request) {

@@ -30,7 +30,7 @@ var writers = []struct {
 }{
 	{"nothing at all", func(http.ResponseWriter, *http.Request) {}},
 	{"RC-5 Write without WriteHeader", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello")) }},
-	{"RC-1 WriteHeader only", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) }},
+	{"RC-1, HR-10 WriteHeader only", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) }},
 	{"Write of nothing", func(w http.ResponseWriter, _ *http.Request) { w.Write(nil) }},
 	{"RC-2 a status of its own", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(406); w.Write([]byte("no")) }},
 	{"a status without a name", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(299); w.Write([]byte("odd")) }},
@@ -141,7 +141,7 @@ var writers = []struct {
 		w.Write([]byte("x"))
 	}},
 	{"a header with a line break", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Odd", "a\r\nb"); w.Write([]byte("x")) }},
-	{"a policy of its own for caches", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Cache-Control", "private, max-age=60") }},
+	{"HR-11 a policy of its own for caches", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Cache-Control", "private, max-age=60") }},
 	{"a connection that ends", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
 		w.Write([]byte("bye"))

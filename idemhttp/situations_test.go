@@ -1,13 +1,8 @@
 package idemhttp_test
 
 import (
-	"context"
-	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +10,6 @@ import (
 	"time"
 
 	"github.com/retrysafe/retrysafe"
-	"github.com/retrysafe/retrysafe/gateway"
 	"github.com/retrysafe/retrysafe/idemhttp"
 	"github.com/retrysafe/retrysafe/internal/problem"
 )
@@ -176,66 +170,6 @@ func playInFlight(t *testing.T, s problem.Situation) {
 	l.wantRuns(t, 1)
 }
 
-// upstream returns a gateway to addr.
-func upstream(t *testing.T, addr string, timeout time.Duration) http.Handler {
-	t.Helper()
-	l := newLab(t, setup{}, charged) // for its executor
-	g, err := gateway.New(l.executor, &url.URL{Scheme: "http", Host: addr}, idemhttp.SharedScope, &gateway.Options{UpstreamTimeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
-func listen(t *testing.T, addr string) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ln
-}
-
-func playUnreachable(t *testing.T, s problem.Situation) {
-	ln := listen(t, "127.0.0.1:0")
-	addr := ln.Addr().String()
-	ln.Close()
-	g := upstream(t, addr, time.Minute)
-	wantRow(t, s, answered(g, post("key-secret")), 502)
-	up := &httptest.Server{Listener: listen(t, addr), Config: &http.Server{Handler: http.HandlerFunc(charged)}}
-	up.Start()
-	defer up.Close()
-	wantCharged(t, "when it is up", answered(g, post("key-secret")), false)
-}
-
-func playUpstreamMayHaveActed(t *testing.T, s problem.Situation) {
-	silent, ended := make(chan struct{}), make(chan struct{})
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("say") == "nothing" {
-			defer close(ended)
-			<-silent
-			return
-		}
-		panic(http.ErrAbortHandler) // acts, and breaks off
-	}))
-	defer up.Close()
-	g := upstream(t, strings.TrimPrefix(up.URL, "http://"), 50*time.Millisecond)
-	got := answered(g, post("key-secret"))
-	wantRow(t, s, got, 502)
-	wantStatus(t, s.Name, got, 502, "unknown")
-	wantProblem(t, "again", answered(g, post("key-secret")), 409, problem.OutcomeUnknown)
-
-	late := func() *http.Request {
-		return request(http.MethodPost, "/charges?say=nothing", "", "Idempotency-Key", "late-secret")
-	}
-	got = answered(g, late())
-	wantRow(t, s, got, 504)
-	wantStatus(t, s.Name, got, 504, "unknown")
-	wantProblem(t, "again", answered(g, late()), 409, problem.OutcomeUnknown)
-	close(silent)
-	<-ended
-}
-
 func playHeld(t *testing.T, s problem.Situation) {
 	l := newLab(t, setup{}, func(w http.ResponseWriter, r *http.Request) {
 		idemhttp.MayHaveActed(r.Context())
@@ -274,173 +208,3 @@ func playFailed(t *testing.T, s problem.Situation) {
 		l.wantRuns(t, 1)
 	}
 }
-
-func playExpired(t *testing.T, s problem.Situation) {
-	l := newLab(t, setup{core: retrysafe.Options{Retention: time.Hour, Remember: time.Hour}}, charged)
-	l.do(post("key-secret"))
-	advance(time.Hour + time.Second)
-	wantRow(t, s, l.do(post("key-secret")), 410)
-	l.wantRuns(t, 1)
-	advance(time.Hour + time.Second)
-	wantCharged(t, "when it is forgotten", l.do(post("key-secret")), false)
-	l.wantRuns(t, 2)
-}
-
-func playUnrecorded(t *testing.T, s problem.Situation) {
-	var l *lab
-	l = newLab(t, setup{core: retrysafe.Options{RecordWait: 10 * time.Second}}, func(w http.ResponseWriter, r *http.Request) {
-		l.store.down()
-		charged(w, r)
-	})
-	began := time.Now()
-	got := l.do(post("k"))
-	wantCharged(t, s.Name, got, false)
-	wantStatus(t, s.Name, got, 201, string(s.Code))
-	if held := time.Since(began); held < 10*time.Second || held > 11*time.Second {
-		t.Errorf("the answer was held back for %v, want RecordWait", held)
-	}
-	l.store.up()
-	advance(time.Minute)
-	wantCharged(t, "when the store is back", l.do(post("k")), true)
-	l.wantRuns(t, 1)
-}
-
-func playScopeMissing(t *testing.T, s problem.Situation) {
-	tenant, failure := "", error(nil)
-	l := newLab(t, setup{scope: func(*http.Request) (string, error) { return tenant, failure }}, charged)
-	wantRow(t, s, l.do(post("key-secret")), 401)
-	tenant, failure = "tenant-secret", errors.New("token-secret has expired")
-	wantRow(t, s, l.do(post("key-secret")), 401)
-	if l.runs.Load() != 0 || l.store.calls.Load() != 0 {
-		t.Errorf("%d runs and %d store calls, want none", l.runs.Load(), l.store.calls.Load())
-	}
-	failure = nil
-	wantCharged(t, "with a scope", l.do(post("key-secret")), false)
-}
-
-// playQuota has a limiter behind the guard, as one that counts a tenant's keys must be: the guard releases the key.
-func playQuota(t *testing.T, s problem.Situation) {
-	full := true
-	l := newLab(t, setup{}, func(w http.ResponseWriter, r *http.Request) {
-		if full {
-			problem.Write(w, idemhttp.DefaultDocsBase, problem.Answer{Code: problem.QuotaExceeded, RetryAfter: time.Minute})
-			return
-		}
-		charged(w, r)
-	})
-	got := l.do(post("key-secret"))
-	wantRow(t, s, got, 429)
-	wantRetryAfter(t, s.Name, got, 60)
-	full = false
-	wantCharged(t, "with room again", l.do(post("key-secret")), false)
-}
-
-func playRecovering(t *testing.T, s problem.Situation) {
-	asked, answer := make(chan struct{}), make(chan struct{})
-	recovering := func(context.Context, retrysafe.Key) (retrysafe.Outcome, error) {
-		close(asked)
-		<-answer
-		return retrysafe.Outcome{State: retrysafe.Free}, nil
-	}
-	h, running, letGo := blocking()
-	l := newLab(t, setup{core: retrysafe.Options{Lease: 3 * time.Second, MaxRun: time.Second, OnLeaseEnd: retrysafe.Recover, Recover: recovering}}, h)
-	lost := l.start(post("key-secret")) // its heartbeat ends after MaxRun, as if its process had died
-	<-running
-	advance(time.Minute)
-	second := l.start(post("key-secret"))
-	<-asked
-	got := l.do(post("key-secret"))
-	wantRow(t, s, got, 409)
-	wantRetryAfter(t, s.Name, got, 3)
-	close(answer)
-	<-running
-	close(letGo)
-	wantCharged(t, "it had not happened", <-second, false)
-	wantStatus(t, "the lost one", <-lost, 201, string(problem.Unrecorded))
-	wantCharged(t, "again", l.do(post("key-secret")), true)
-	l.wantRuns(t, 2)
-}
-
-func playPanicked(t *testing.T, s problem.Situation) {
-	l := newLab(t, setup{}, func(http.ResponseWriter, *http.Request) { panic("panic-secret") })
-	got := l.do(post("key-secret"))
-	wantRow(t, s, got, 500)
-	wantStatus(t, s.Name, got, 500, "unknown")
-	got = l.do(post("key-secret"))
-	wantRow(t, s, got, 409)
-	wantStatus(t, "again", got, 409, "unknown")
-	l.wantRuns(t, 1)
-	if strings.Contains(l.log.String(), "secret") {
-		t.Errorf("the log tells: %s", l.log)
-	}
-}
-
-func playUnreadable(t *testing.T, s problem.Situation) {
-	for _, damage := range []int{0, 1, 40} { // the version, the checksum, the record
-		l := newLab(t, setup{}, charged)
-		l.do(post("key-secret"))
-		entries, _, err := l.store.Store.Get(t.Context(), idOf("key-secret"))
-		if err != nil || len(entries) != 1 {
-			t.Fatalf("Get: %d entries, %v", len(entries), err)
-		}
-		whole := entries[0]
-		broken := whole
-		broken.Body, broken.Rev = []byte(string(whole.Body)), retrysafe.NewRev()
-		broken.Body[damage] ^= 0xff
-		l.store.Swap(t.Context(), whole.Rev, broken)
-		wantRow(t, s, l.do(post("key-secret")), 503)
-		l.wantRuns(t, 1)
-		whole.Rev = retrysafe.NewRev()
-		l.store.Swap(t.Context(), broken.Rev, whole)
-		wantCharged(t, "repaired", l.do(post("key-secret")), true)
-	}
-}
-
-func playDraining(t *testing.T, s problem.Situation) {
-	l := newLab(t, setup{}, charged)
-	l.do(post("done-secret"))
-	if err := l.executor.Drain(t.Context()); err != nil {
-		t.Fatalf("Drain: %v", err)
-	}
-	wantRow(t, s, l.do(post("key-secret")), 503)
-	wantRow(t, s, l.do(post("done-secret")), 503)
-	l.wantRuns(t, 1)
-	if r := l.stands(t, "key-secret"); r.State != retrysafe.Absent {
-		t.Errorf("%v stands under the refused key", r.State)
-	}
-}
-
-func playStoreDown(t *testing.T, s problem.Situation) {
-	l := newLab(t, setup{}, charged)
-	l.store.down()
-	wantRow(t, s, l.do(post("key-secret")), 503)
-	wantRow(t, s, l.do(post("key-secret")), 503)
-	l.wantRuns(t, 0)
-	l.store.up()
-	wantCharged(t, "when it is up", l.do(post("key-secret")), false)
-}
-
-func playBodyTooLarge(t *testing.T, s problem.Situation) {
-	l := newLab(t, setup{guard: idemhttp.Options{MaxBody: 10}}, charged)
-	wantRow(t, s, l.do(post("key-secret")), 413)
-	if l.runs.Load() != 0 || l.store.calls.Load() != 0 {
-		t.Errorf("%d runs and %d store calls, want none", l.runs.Load(), l.store.calls.Load())
-	}
-	wantCharged(t, "a smaller one", l.do(request(http.MethodPost, "/charges", "0123456789", "Idempotency-Key", "key-secret")), false)
-}
-
-func playBodyBrokeOff(t *testing.T, s problem.Situation) {
-	l := newLab(t, setup{}, charged)
-	r := post("key-secret")
-	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"card":"body-`), brokenOff{}))
-	wantRow(t, s, l.do(r), 400)
-	if l.runs.Load() != 0 || l.store.calls.Load() != 0 {
-		t.Errorf("%d runs and %d store calls, want none", l.runs.Load(), l.store.calls.Load())
-	}
-	wantCharged(t, "sent whole", l.do(post("key-secret")), false)
-}
-
-// brokenOff is the end of a body whose sender went away.
-type brokenOff struct{}
-
-func (brokenOff) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

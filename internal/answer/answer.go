@@ -68,10 +68,18 @@ func DecodeLines(b []byte, line func(name, value string)) (status int, body []by
 	}
 	r := reader{b: b[1:]}
 	status = int(min(r.number(), 1000))
+	var room [16]string
+	seen := room[:0]
 	for lines := r.number(); lines > 0 && !r.bad; lines-- {
 		name, value := r.name(), string(r.take())
 		if err := checkLine(name, value); err != nil {
 			return 0, nil, err
+		}
+		if len(seen) == 0 || seen[len(seen)-1] != name {
+			if slices.Contains(seen, name) {
+				return 0, nil, fmt.Errorf("%w: lines of one header stand apart", ErrMalformed)
+			}
+			seen = append(seen, name)
 		}
 		line(name, value)
 	}
@@ -122,7 +130,7 @@ type reader struct {
 
 func (r *reader) number() uint64 {
 	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
+	if n <= 0 || n > 1 && r.b[n-1] == 0 { // one that is longer than it need be is not ours
 		r.bad, r.b = true, nil
 		return 0
 	}
