@@ -306,3 +306,20 @@ func TestSettledOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestOnlyOwnersWrite: a claim that was answered by what stands owns nothing, and says so at once.
+func TestOnlyOwnersWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, nil)
+		l.mustClaim(t, hold, retrysafe.Won)
+		before, _ := l.fetch(t, order)
+		busy := l.mustClaim(t, hold, retrysafe.Busy)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		wantErr(t, "Settle", l.claims.Settle(ctx, busy, completed), retrysafe.ErrClaimLost)
+		wantErr(t, "Extend", l.claims.Extend(ctx, busy), retrysafe.ErrClaimLost)
+		if after, _ := l.fetch(t, order); after.Rev != before.Rev {
+			t.Error("somebody who owns nothing wrote")
+		}
+	})
+}

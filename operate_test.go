@@ -273,3 +273,15 @@ func TestActThroughLostAnswers(t *testing.T) {
 		wantErr(t, "Resolve while the store is down", err, retrysafe.ErrStore)
 	})
 }
+
+func TestRefusedErrorSaysWhy(t *testing.T) {
+	for want, err := range map[string]*retrysafe.RefusedError{
+		"resolve: key is in_flight under a live lease: only with force": {Act: "resolve", State: retrysafe.InFlight, Live: true, Force: true},
+		"forget: key is completed: only with force":                     {Act: "forget", State: retrysafe.Completed, Force: true},
+		"resolve: key is expired: nothing to resolve":                   {Act: "resolve", State: retrysafe.Tombstone},
+	} {
+		if err.Error() != want {
+			t.Errorf("error text is %q, want %q", err, want)
+		}
+	}
+}

@@ -90,6 +90,9 @@ func (c *Claims) Settle(ctx context.Context, cl *Claim, o Outcome) error {
 // the table has an edge. What stands may be newer than the owner knows: an extension whose answer was lost,
 // or the end of the lease declared by a claim or the sweeper.
 func (c *Claims) own(ctx context.Context, cl *Claim, v verb, next func(Entry, record) Entry) error {
+	if !cl.Owned() {
+		return ErrClaimLost
+	}
 	if err := cl.lock(ctx); err != nil {
 		return err
 	}

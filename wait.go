@@ -143,12 +143,12 @@ func (w *waiters) listen(ctx context.Context, s Waiter, wt *watch) {
 		w.mu.Lock()
 		rev := wt.rev
 		w.mu.Unlock()
-		err := s.Wait(ctx, wt.key.id, rev)
-		if err == nil {
-			var ended, changed bool
-			if ended, changed, err = w.look(ctx, wt, rev); ended {
+		if err := s.Wait(ctx, wt.key.id, rev); err == nil {
+			ended, changed := w.look(ctx, wt, rev)
+			if ended {
 				return
-			} else if changed {
+			}
+			if changed {
 				continue
 			}
 		}
@@ -160,17 +160,17 @@ func (w *waiters) listen(ctx context.Context, s Waiter, wt *watch) {
 	}
 }
 
-func (w *waiters) look(ctx context.Context, wt *watch, rev Rev) (ended, changed bool, err error) {
+func (w *waiters) look(ctx context.Context, wt *watch, rev Rev) (ended, changed bool) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	entries, now, err := w.store.Get(ctx, wt.key.id)
 	if err != nil {
-		return false, false, err
+		return false, false
 	}
 	if len(entries) == 0 {
-		return w.saw(wt, Entry{}, false, now), true, nil
+		return w.saw(wt, Entry{}, false, now), true
 	}
-	return w.saw(wt, entries[0], true, now), entries[0].Rev != rev, nil
+	return w.saw(wt, entries[0], true, now), entries[0].Rev != rev
 }
 
 // pollBatch bounds the IDs of one Get.

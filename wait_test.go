@@ -245,3 +245,30 @@ func TestWaitersOfManyKeysShareTheirReads(t *testing.T) {
 		}
 	})
 }
+
+// TestWaiterOfADamagedEntry is told at once: nobody will ever read it again.
+func TestWaiterOfADamagedEntry(t *testing.T) {
+	eachFront(t, retrysafe.Options{Wait: time.Hour}, func(t *testing.T, l *lab) {
+		l.mustClaim(t, hold, retrysafe.Won)
+		time.AfterFunc(time.Second, func() { l.damage(t, damages["junk"]) })
+		began := time.Now()
+		_, err := l.Do(t.Context(), order, payload, never(t))
+		wantErr(t, "Do", err, retrysafe.ErrUnreadable)
+		if took := time.Since(began); took > 1030*time.Millisecond {
+			t.Errorf("the waiter was told after %v, want 1s, or one poll later", took)
+		}
+	})
+}
+
+// TestWaiterSeesADecision of an operator as it is made.
+func TestWaiterSeesADecision(t *testing.T) {
+	eachFront(t, retrysafe.Options{Wait: time.Hour}, func(t *testing.T, l *lab) {
+		l.mustClaim(t, hold, retrysafe.Won)
+		time.AfterFunc(time.Second, func() { l.Resolve(t.Context(), order.ID(), withForce(happened)) })
+		began := time.Now()
+		r := l.mustDo(t, never(t))
+		if took := time.Since(began); string(r.Answer) != string(happened.Answer) || took > 1030*time.Millisecond {
+			t.Errorf("Do: %q after %v, want what the operator said after 1s", r.Answer, took)
+		}
+	})
+}

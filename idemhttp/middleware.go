@@ -151,12 +151,12 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 // guard answers a guarded request that carries a key. All checks come before the claim, and the body is read
 // whole before it: what broke off on its way here never holds a key.
 func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Handler, lines []string) {
-	name, err := m.parseKey(lines)
-	if err == nil && r.Header.Get("Upgrade") != "" {
-		err = errors.New("An upgrade cannot be made safe to retry: send it without a key.")
+	name, why := m.parseKey(lines)
+	if why == "" && r.Header.Get("Upgrade") != "" {
+		why = "An upgrade cannot be made safe to retry: send it without a key."
 	}
-	if err != nil {
-		m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: err.Error()})
+	if why != "" {
+		m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: why})
 		return
 	}
 	scope, err := m.scope(r)

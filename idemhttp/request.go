@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -18,46 +17,46 @@ import (
 	"github.com/retrysafe/retrysafe/internal/sfv"
 )
 
-// parseKey returns the key that the header lines carry. The errors are for the caller to read; they never
-// repeat what was sent.
-func (m *Middleware) parseKey(lines []string) (string, error) {
+// parseKey returns the key that the header lines carry, or why they carry none: a sentence for the caller, which
+// never repeats what was sent.
+func (m *Middleware) parseKey(lines []string) (key, why string) {
 	if len(lines) > 1 { // joined, two halves could make one key, and a doubled line another (RFC 9110, 5.3)
-		return "", fmt.Errorf("The %s header stands there %d times: send it once.", m.o.Header, len(lines))
+		return "", fmt.Sprintf("The %s header stands there %d times: send it once.", m.o.Header, len(lines))
 	}
-	key, err := m.unquote(strings.Trim(lines[0], " \t"))
+	key, why = m.unquote(strings.Trim(lines[0], " \t"))
 	switch {
-	case err != nil:
-		return "", err
+	case why != "":
+		return "", why
 	case key == "":
-		return "", fmt.Errorf("The %s header is empty.", m.o.Header)
+		return "", fmt.Sprintf("The %s header is empty.", m.o.Header)
 	case len(key) > m.o.MaxKey:
-		return "", fmt.Errorf("The key has %d bytes: at most %d are allowed.", len(key), m.o.MaxKey)
+		return "", fmt.Sprintf("The key has %d bytes: at most %d are allowed.", len(key), m.o.MaxKey)
 	}
-	return key, nil
+	return key, ""
 }
 
 // unquote reads a Structured Field String (draft-07, 2.1; RFC 9651, 4.2.5), or a bare key, byte for byte: no
 // structured parser may touch that one, or 007 would become 7.
-func (m *Middleware) unquote(field string) (string, error) {
+func (m *Middleware) unquote(field string) (key, why string) {
 	if strings.HasPrefix(field, `"`) {
 		key, err := sfv.ParseString(field)
 		if err != nil {
-			return "", fmt.Errorf("The %s header is not a valid quoted string: %v.", m.o.Header, err)
+			return "", fmt.Sprintf("The %s header is not a valid quoted string: %v.", m.o.Header, err)
 		}
-		return key, nil
+		return key, ""
 	}
 	if m.o.Strict && field != "" {
-		return "", fmt.Errorf(`The %s header must be a quoted string, like "8e03978e-40d5".`, m.o.Header)
+		return "", fmt.Sprintf(`The %s header must be a quoted string, like "8e03978e-40d5".`, m.o.Header)
 	}
 	for i := range len(field) {
 		switch c := field[i]; {
 		case c == '"', c == ',', c == '\\':
-			return "", fmt.Errorf("An unquoted key cannot hold the character %q: quote the key.", c)
+			return "", fmt.Sprintf("An unquoted key cannot hold the character %q: quote the key.", c)
 		case c < ' ' || c > '~':
-			return "", errors.New("A key can hold printable ASCII only.")
+			return "", "A key can hold printable ASCII only."
 		}
 	}
-	return field, nil
+	return field, ""
 }
 
 // trusted is the length up to which memory is reserved for what a caller only declared.

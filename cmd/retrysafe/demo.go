@@ -29,10 +29,16 @@ type demoCmd struct {
 // demoLimit bounds the whole demo.
 const demoLimit = 30 * time.Second
 
+// How many orders a client may have: so many that each fault occurs, so few that a slow machine ends in time.
+const (
+	minOrders = 3*(len(faults)-1) + 1
+	maxOrders = 1000
+)
+
 // Run plays the same orders over the same faulty line for each client, then counts the charges that stand.
 func (c *demoCmd) Run(ctx context.Context, s streams) error {
-	if c.Orders < len(faults)*2 || c.Orders > 10_000 {
-		return usage("--orders: want %d to 10000, so that every fault occurs", len(faults)*2)
+	if c.Orders < minOrders || c.Orders > maxOrders {
+		return usage("--orders: want %d to %d: every fault must occur, and in time", minOrders, maxOrders)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the demo took longer than %v: is the machine very busy?", demoLimit))
 	defer cancel()
@@ -150,6 +156,9 @@ func (d *demo) play(ctx context.Context, s streams) ([]row, error) {
 	stop := showProgress(s, &done, int64(len(clients)*len(d.plan)))
 	wg.Wait()
 	stop()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // once, not for each client
+	}
 	return rows, errors.Join(errs...)
 }
 

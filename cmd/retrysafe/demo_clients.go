@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,9 @@ func (d *demo) drive(ctx context.Context, c *client, done *atomic.Int64) error {
 		})
 	}
 	for i := range d.plan {
+		if ctx.Err() != nil {
+			break
+		}
 		orders <- i
 	}
 	close(orders)
@@ -77,10 +81,12 @@ func orderName(i int) string { return fmt.Sprintf("order-%05d", i) }
 func (c *client) charge(ctx context.Context, order int) bool {
 	body := fmt.Sprintf(`{"customer":%q,"amount":1000,"currency":"JPY","memo":%q}`, c.customer, orderName(order))
 	first := rand.Text()
+	var asked time.Duration // by the answer before
 	for attempt := range c.attempts {
-		if attempt > 0 {
-			pause(ctx, 10*time.Millisecond<<attempt)
+		if attempt > 0 && !pause(ctx, max(10*time.Millisecond<<attempt, asked)) {
+			return false
 		}
+		asked = 0
 		r, err := http.NewRequestWithContext(withAttempt(ctx, order, attempt), http.MethodPost, c.target+"/charges", strings.NewReader(body))
 		if err != nil {
 			return false
@@ -100,15 +106,19 @@ func (c *client) charge(ctx context.Context, order int) bool {
 		if res.StatusCode == http.StatusCreated {
 			return true
 		}
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // in flight still, on a slow machine
+		asked = min(time.Duration(seconds)*time.Second, patience)
 	}
 	return false
 }
 
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// pause waits; it returns false if ctx ends.
+func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
+		return false
 	case <-time.After(d):
+		return true
 	}
 }
 

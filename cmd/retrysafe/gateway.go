@@ -136,7 +136,10 @@ func (c *gatewayCmd) assemble(log *slog.Logger) (*server, error) {
 	}
 	s.tokenFile = file
 	s.admin, err = admin.New(executor, &admin.Options{Token: token, Hosts: c.AdminHost, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), DocsBase: c.DocsBase, Logger: log})
-	return s, err
+	if err != nil { // the token is checked already
+		return nil, usage("--admin-host: %v", err)
+	}
+	return s, nil
 }
 
 func (c *gatewayCmd) executor(log *slog.Logger, registry *prometheus.Registry) (*retrysafe.Executor, error) {
@@ -227,15 +230,20 @@ func (s *server) serve(ctx context.Context, public, operators net.Listener, drai
 	case <-ctx.Done():
 	}
 	s.log.Info("draining", "at_most", drain)
-	bounded, cancel := context.WithTimeout(context.Background(), drain)
+	bounded, cancel := context.WithTimeoutCause(context.Background(), drain, fmt.Errorf("--drain-timeout %v is over", drain))
 	defer cancel()
 	drained := make(chan error, 1)
 	go func() { drained <- s.executor.Drain(bounded) }()
-	err := errors.Join(front.Shutdown(bounded), <-drained)
+	cut := front.Shutdown(bounded)
+	err := <-drained
 	stop()
+	front.Close()
 	back.Close()
-	if err != nil {
-		return fmt.Errorf("drain: %w", err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: their callers were cut off", err)
+	case cut != nil: // by requests without a key
+		return fmt.Errorf("drain: callers were cut off: %w", context.Cause(bounded))
 	}
 	s.log.Info("drained")
 	return nil

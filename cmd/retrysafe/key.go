@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -77,6 +78,9 @@ type keyListCmd struct {
 
 // Run prints a page of keys.
 func (c *keyListCmd) Run(ctx context.Context, s streams) error {
+	if c.Limit < 1 || c.Limit > 1000 {
+		return usage("--limit: want a number from 1 to 1000")
+	}
 	f := retrysafe.Filter{Scope: c.Scope, Prefix: c.Prefix, Limit: c.Limit, Cursor: c.Cursor}
 	if c.State != "" {
 		state, err := retrysafe.ParseState(c.State)
@@ -91,7 +95,7 @@ func (c *keyListCmd) Run(ctx context.Context, s streams) error {
 	}
 	page, err := client.List(ctx, f)
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	if c.JSON {
 		return printJSON(s.out, page)
@@ -109,7 +113,7 @@ func (c *keyListCmd) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	if page.Next != "" {
-		fmt.Fprintf(s.err, "there are more: --cursor %s\n", page.Next)
+		fmt.Fprintf(s.err, "there are more: --cursor=%s\n", page.Next)
 	}
 	return nil
 }
@@ -175,15 +179,18 @@ func readBody(s streams, file string) (b []byte, err error) {
 	case "":
 		return nil, nil
 	case "-":
-		b, err = io.ReadAll(s.in)
+		b, err = readAll(s.in, maxBody)
 	default:
-		b, err = os.ReadFile(file)
+		b, err = readFile(file, maxBody)
 	}
 	if err != nil {
-		return nil, usage("--body: %v", err)
+		return nil, usage("--body: %v: want a file of 10 MiB at most, or - for standard input", err)
 	}
 	return b, nil
 }
+
+// maxBody is the largest body that the admin API takes.
+const maxBody = 10 << 20
 
 type keyForgetCmd struct {
 	idFlags
@@ -209,16 +216,29 @@ func act(ctx context.Context, s streams, which idFlags, where remoteFlags, do fu
 		return err
 	}
 	d, err := do(client, id)
-	if e, ok := errors.AsType[*admin.Error](err); ok && e.Force {
-		return fmt.Errorf("%w: if you are sure, say it again with --force", err)
-	}
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	if where.JSON {
 		return printJSON(s.out, d)
 	}
 	return printDetail(s.out, d)
+}
+
+// refused adds to what the gateway answered what to do about it here.
+func refused(err error) error {
+	e, ok := errors.AsType[*admin.Error](err)
+	switch {
+	case !ok:
+		return err
+	case e.Force:
+		return fmt.Errorf("%w: if you are sure, say it again with --force", err)
+	case e.Status == http.StatusUnauthorized:
+		return fmt.Errorf("%w: give the gateway's own token with --admin-token-file", err)
+	case e.Status == http.StatusBadRequest: // the fields it names are flags of the same names
+		return usage("%v", err)
+	}
+	return err
 }
 
 func printDetail(out io.Writer, d admin.Detail) error {
@@ -246,8 +266,8 @@ func printDetail(out io.Writer, d admin.Detail) error {
 	}
 	if a := d.Answer; a != nil {
 		row("answer", fmt.Sprintf("status %d, %d bytes, headers %s", a.Status, a.BodyBytes, strings.Join(a.HeaderNames, ", ")))
-		for name, values := range a.Headers {
-			row("  "+name, strings.Join(values, " | "))
+		for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
+			row("  "+name, strings.Join(a.Headers[name], " | "))
 		}
 		if a.Body != nil {
 			row("  body", fmt.Sprintf("%q", a.Body))

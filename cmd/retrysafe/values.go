@@ -95,7 +95,7 @@ func parsePrefixes(flag string, list []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, s := range list {
 		p, err := netip.ParsePrefix(s)
-		if a, aerr := netip.ParseAddr(s); err != nil && aerr == nil {
+		if a, aerr := netip.ParseAddr(s); err != nil && aerr == nil && a.Zone() == "" {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
 		}
 		if err != nil {

@@ -6,8 +6,9 @@ import (
 )
 
 // Check returns what cannot have happened in h, key by key in the order in which the keys first
-// appear, at most 16 violations a key. It returns nothing exactly when some order of the model's
-// steps explains every call, effect and row.
+// appear: at most 16 violations a key, and before them at most 16 calls whose record makes no sense, which
+// are left out of the rest. It returns nothing exactly when some order of the model's steps explains every
+// call, effect and row.
 func Check(h History) []Violation {
 	c := &checker{h: h}
 	if why := h.Rules.fault(); why != "" {
@@ -26,7 +27,7 @@ type checker struct {
 
 	// Of the key being judged; the slices are used again for the next key.
 	key    string
-	told   int // violations of this key, those left out included
+	count  int // violations of this key, those left out included
 	failed []ref
 	epochs []epoch
 	nodes  []node
@@ -80,7 +81,7 @@ func (c *checker) byKey() [][]mention {
 func (c *checker) mentionsOf(i int32, add func(string, mention)) {
 	call := &c.h.Calls[i]
 	if why := call.fault(); why != "" {
-		c.key, c.told = call.Key, 0
+		c.key = call.Key
 		c.report(BadRecord, why+":", ref(i))
 		return
 	}
@@ -141,9 +142,9 @@ func when(bad bool, why string) string {
 	return ""
 }
 
-// judge checks one key.
+// judge checks one key: first what can be said of each epoch alone, then the order and the times of all.
 func (c *checker) judge(mentions []mention) {
-	c.key, c.told = c.keyOf(mentions[0]), 0
+	c.key, c.count = c.keyOf(mentions[0]), 0
 	c.gather(mentions)
 	c.readTrail()
 	c.compareFingerprints()

@@ -49,7 +49,7 @@ func TestCheckAgreesWithPorcupine(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if all.legal < histories/4 || all.illegal < histories/4 {
+	if all.legal < histories/5 || all.illegal < histories/5 {
 		t.Errorf("%d legal and %d illegal of %d: the test is too quiet", all.legal, all.illegal, histories)
 	}
 	for _, k := range kinds() {
@@ -77,7 +77,7 @@ func compare(t *testing.T, seed, i uint64, sum *tally) {
 		}
 	}
 	found := Check(h)
-	result := porcupine.CheckOperationsTimeout(opinion(), operations(h), 30*time.Second)
+	result := porcupine.CheckOperationsTimeout(opinion(), operations(h), 2*time.Minute)
 	if result == porcupine.Unknown {
 		t.Errorf("history %d: porcupine gave up\n%v", i, h)
 		return

@@ -11,19 +11,19 @@ import (
 type epoch struct {
 	number   int64
 	mentions []mention
-	owner    ref     // the call that claimed it or, an act, made it; nobody as long as none says so
-	act      bool    // made by an operator, never in flight
-	seen     [5]span // the answers about it, by class from Busy to Mismatch
-	acted    span    // its effects
-	effects  int     //
-	told     ref     // the first call that was told its answer
-	kind     State   // Completed or UnknownAnswered once somebody was told which
-	identity int     // index of the epoch whose fingerprint it carries: an act keeps that of what it replaced
-	print    print   // if identity is its own
-	written  written // what the trail has of it
-	fate     fate    //
-	birth    int     // index of its first node
-	ghost    bool    // an epoch that nobody saw must stand before it
+	owner    ref         // the call that claimed it or, an act, made it; nobody as long as none says so
+	act      bool        // made by an operator, never in flight
+	seen     [5]span     // the answers about it, by class from Busy to Mismatch
+	acted    span        // its effects
+	effects  int         // how many
+	told     ref         // the first call that was told its answer
+	kind     State       // Completed or UnknownAnswered once somebody was told which
+	identity int         // index of the epoch whose fingerprint it carries: an act keeps that of what it replaced
+	print    fingerprint // if identity is its own
+	written  written     // what the trail has of it
+	fate     fate        // what can become of it
+	birth    int         // index of its first node
+	ghost    bool        // an epoch that nobody saw must stand before it
 }
 
 // A span bounds a set of intervals: each contains a moment at which the same state stood.
@@ -68,8 +68,8 @@ func (e *epoch) speaker() ref {
 	return by - 1
 }
 
-// A print is the fingerprint that an epoch is bound to, as far as it is known.
-type print struct {
+// A fingerprint is the one that an epoch is bound to, as far as it is known.
+type fingerprint struct {
 	value uint64
 	by    ref   // who showed it
 	not   []ref // mismatches: it is none of theirs
@@ -135,7 +135,8 @@ func (c *checker) meet(mentions []mention) epoch {
 	return e
 }
 
-// hear takes in what one call says about e.
+// hear takes in what one call says about e. A second owner is reported and left out: the epoch goes on as
+// the first one's.
 func (c *checker) hear(e *epoch, r ref) {
 	call := c.call(r)
 	switch call.Class {
@@ -224,7 +225,7 @@ func (c *checker) bind(i int) {
 	}
 }
 
-func (c *checker) compareFingerprint(p *print, r ref) {
+func (c *checker) compareFingerprint(p *fingerprint, r ref) {
 	call := c.call(r)
 	switch call.Class {
 	case Failed, Fresh, Resolved, Mismatch:
@@ -238,7 +239,7 @@ func (c *checker) compareFingerprint(p *print, r ref) {
 	}
 }
 
-func (c *checker) compareMismatch(p *print, r ref) {
+func (c *checker) compareMismatch(p *fingerprint, r ref) {
 	if p.by == nobody {
 		p.not = append(p.not, r)
 		return

@@ -1,5 +1,7 @@
 package history
 
+import "fmt"
+
 // A fate is what can become of an epoch, seen from its owner alone. An epoch runs
 //
 //	claimed -> [held as unknown] -> [decided: answer recorded] -> [expired] -> ended
@@ -42,7 +44,7 @@ func (r Rules) fateOf(owner *Call) fate {
 		f.decide = may
 	case Free:
 		f.release = must
-	case Unknown:
+	case Unknown: // it gave up: it is late for nothing, and only an operator moves the key now
 		f = fate{hold: must}
 	}
 	return f
@@ -60,7 +62,8 @@ type path struct {
 	held, decided, expired, released bool
 }
 
-// course reads the path off the answers about e and reports those that its fate rules out.
+// course reads the path off the answers about e and reports those that its fate rules out. A step that
+// may have been taken, and that no answer shows, is left out: it would only bound the times further.
 func (c *checker) course(e *epoch) path {
 	f := &e.fate
 	busy, unknown, replay, expired := e.of(Busy), e.of(OutcomeUnknown), e.of(Replay), e.of(Expired)
@@ -92,7 +95,8 @@ func (c *checker) course(e *epoch) path {
 	return p
 }
 
-// compareLedger holds what was told about e against the effects.
+// compareLedger holds what was told about e against the effects. A 5xx says nothing about its effect, and
+// an operator's word stands for one.
 func (c *checker) compareLedger(e *epoch, p path) {
 	switch {
 	case e.effects > 0 && e.act:
@@ -100,6 +104,6 @@ func (c *checker) compareLedger(e *epoch, p path) {
 	case e.effects > 0 && p.released:
 		c.report(ReleasedYetActed, "", e.owner, e.acted.firstEnd.by)
 	case c.h.Rules.Ledger && e.effects == 0 && p.decided && e.kind == Completed && !e.act:
-		c.report(AnswerWithoutEffect, "", e.told)
+		c.report(AnswerWithoutEffect, fmt.Sprintf("epoch %d:", e.number), e.told)
 	}
 }

@@ -3,7 +3,11 @@
 // second answer, a stale "busy", an answer out of an old epoch. It shares no code with the layer.
 //
 // Check is complete for the model written down in fate.go and timeline.go, and takes linear time once
-// the calls of each key are sorted.
+// the calls of each key are sorted. The model leaves out, and so does not judge:
+//
+//   - the recovery of an unknown outcome by a claim of its own (policy recover);
+//   - an epoch that comes back: once a later one stood, it is over, also if the later one was taken back;
+//   - what lasts too long: a lease, an answer or a memory may outlive its time.
 package history
 
 import (
@@ -55,7 +59,8 @@ type Call struct {
 	Start, End  int64 // End is not read where Class is Failed: such a call may act at any later time
 	Class       Class
 	// Recorded is what the caller was told about the record. Fresh: Completed, UnknownAnswered,
-	// Unknown (no answer kept), Free (released), or InFlight (answered, but not recorded, or not yet).
+	// Unknown (no answer, and the owner is done with it), Free (released), or InFlight (answered, but not
+	// recorded, or not yet).
 	// Replay: Completed or UnknownAnswered. Resolved: Completed or Free.
 	Recorded State
 	// Epoch is the one the answer speaks of. A Busy answer that cannot know it has 0 and is not judged;

@@ -83,7 +83,8 @@ func (m *matching) fill(c *checker) {
 	}
 }
 
-func (o *orphan) print() *print {
+// print is the fingerprint that its owner must have sent.
+func (o *orphan) print() *fingerprint {
 	if o.before != nil {
 		return &o.before.print
 	}
@@ -91,7 +92,7 @@ func (o *orphan) print() *print {
 }
 
 // fitting lists the pools of the fingerprints that p may be.
-func (m *matching) fitting(c *checker, p *print) []*pool {
+func (m *matching) fitting(c *checker, p *fingerprint) []*pool {
 	if p.by != nobody {
 		if p := m.byPrint[p.value]; p != nil {
 			return []*pool{p}
@@ -122,7 +123,8 @@ func (m *matching) take(i int) bool {
 	return slices.ContainsFunc(o.pools, func(p *pool) bool { return m.swap(i, p) })
 }
 
-// swap gives orphan i a call out of p whose orphan finds another one.
+// swap gives orphan i a call out of p whose orphan finds another one. Each call is asked for once a
+// round, so a search passes every call once at most.
 func (m *matching) swap(i int, p *pool) bool {
 	for j := range p.used {
 		k := &p.calls[j]

@@ -100,6 +100,15 @@ row #0 "k" epoch 6 nonce c: unknown -> state 9
 	}
 }
 
+func ExampleRecorder() {
+	r := NewRecorder()
+	p := r.Begin("tenant/order-1", 0xa) // then call the layer, whose operation calls r.Effect
+	r.Effect("tenant/order-1", 5)
+	r.End(p, Call{Class: Fresh, Recorded: Completed, Epoch: 5, Answer: 0xf})
+	fmt.Println(len(Check(r.History(Rules{Ledger: true}))), "violations")
+	// Output: 0 violations
+}
+
 func ExampleCheck() {
 	h := History{Calls: []Call{
 		{Key: "tenant/order-1", Fingerprint: 0xa, Start: 0, End: 10, Class: Fresh, Recorded: Completed, Epoch: 5, Answer: 0xf},

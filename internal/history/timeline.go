@@ -62,16 +62,20 @@ func (c *checker) endingByAct(i int, p path) node {
 	return anytime()
 }
 
+// endingByClaim takes the first of the ways by which epoch i can have made room for a claim. Each way
+// demands less of the times than the ways after it, so the first is enough.
 func (c *checker) endingByClaim(i int, p *path) node {
 	e, r, next := &c.epochs[i], c.h.Rules, anytime()
 	stuck := p.held && e.fate.final
 	switch {
 	case p.released:
 	case !p.decided && !stuck && e.fate.release == may && e.effects == 0:
+		// An owner of whom nothing was heard released it. It cannot have if it took effect.
 	case !p.decided && !p.held && !e.act && r.Policy == Rerun:
 		next.gap, next.early = r.Lease, EarlyLapse
 		c.compareTakeover(e, &c.epochs[i+1])
 	case r.forgets() && (p.decided || !stuck && e.fate.decide == may):
+		// Its answer, seen or not, went the way of retention and memory.
 		p.decided, p.expired = true, true
 		next.gap, next.early = r.Memory, RanAgain
 	default:
@@ -172,7 +176,7 @@ func decision(e *epoch, p path, owner *Call, ended bound) node {
 	if e.kind == Completed {
 		d.lo.raise(e.acted.lastStart)
 	}
-	if owner != nil && (answered(owner.Recorded)) {
+	if owner != nil && answered(owner.Recorded) {
 		d.hi.lower(ended)
 	}
 	return d

@@ -17,7 +17,7 @@ func (c *checker) readTrail() {
 		return
 	}
 	claimants := c.failedByNonce()
-	state, last := Free, int32(-1)
+	state, before := Free, int32(-1)
 	for i := range c.epochs {
 		e := &c.epochs[i]
 		for _, m := range e.mentions {
@@ -25,10 +25,10 @@ func (c *checker) readTrail() {
 				continue
 			}
 			// The rows come sorted by epoch here. One that was written before its forerunner is out of order.
-			if m.at < last {
+			if m.at < before {
 				c.reportRow(m.at, "was written before a row of an older epoch")
 			}
-			last = m.at
+			before = m.at
 			state = c.readRow(i, m.at, state)
 		}
 		c.claimByNonce(e, claimants)

@@ -72,7 +72,7 @@ const perKey = 16
 
 // report notes a violation that the given witnesses show.
 func (c *checker) report(k Kind, text string, witnesses ...ref) {
-	if c.told++; c.told > perKey {
+	if c.count++; c.count > perKey {
 		return
 	}
 	v := Violation{Key: c.key, Kind: k, Text: text}

@@ -256,7 +256,7 @@ func createLooksFirst(f *faulty) {
 		if err != nil || rep.Found {
 			return rep, err
 		}
-		dawdle()
+		<-time.After(time.Millisecond)
 		return f.force(ctx, e.ID, &e)
 	}
 }
@@ -267,15 +267,8 @@ func swapLooksFirst(f *faulty) {
 		if err != nil || !rep.Found || rep.Entry.Rev != old {
 			return rep, err
 		}
-		dawdle()
+		<-time.After(time.Millisecond)
 		return f.force(ctx, e.ID, &e)
-	}
-}
-
-// dawdle lets others in.
-func dawdle() {
-	for range 100 {
-		runtime.Gosched()
 	}
 }
 
@@ -289,7 +282,9 @@ func shownInParts(f *faulty) {
 			part.Body = standing.Body
 			s.show(id, &part)
 			s.release()
-			dawdle()
+			for range 100 { // somebody looks
+				runtime.Gosched()
+			}
 			<-s.lock
 		}
 		return syncThenShow(context.WithoutCancel(ctx), s, id, e)

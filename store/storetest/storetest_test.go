@@ -107,6 +107,11 @@ func TestFaultsAreFound(t *testing.T) {
 			t.Run(f.name, func(t *testing.T) {
 				t.Parallel()
 				o := runBroken(t, f)
+				for range 2 { // a race shows by chance: on a busy machine it may take more than one run
+					if !o.found(f) {
+						o = runBroken(t, f)
+					}
+				}
 				o.check(t, f)
 				mu.Lock()
 				defer mu.Unlock()
@@ -130,8 +135,12 @@ type outcome struct {
 	output         string
 }
 
+// found tells whether the case that names the promise failed in both modes.
+func (o *outcome) found(f fault) bool { return o.arriving[f.fails] && o.lost[f.fails] }
+
 func (o *outcome) check(t *testing.T, f fault) {
-	if !o.arriving[f.fails] || !o.lost[f.fails] {
+	t.Helper()
+	if !o.found(f) {
 		t.Errorf("case %q failed: %v where answers arrive, %v where they are lost; want both\n%s", f.fails, o.arriving[f.fails], o.lost[f.fails], o.output)
 	}
 	for name, failed := range o.arriving {
