@@ -260,15 +260,21 @@ func waitMissesDelete(f *faulty) {
 func (f *faulty) waiting(notices func(found bool) bool) func(context.Context, retrysafe.ID, retrysafe.Rev) error {
 	return func(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) error {
 		for first := true; ; first = false {
+			changed, err := f.next(ctx)
+			if err != nil {
+				return err
+			}
 			rep, err := f.look(ctx, entry{ID: id, Rev: old})
 			if err != nil {
 				return ctx.Err()
 			}
-			if changed := !rep.Found || rep.Entry.Rev != old; changed && (first || notices(rep.Found)) {
+			if differs := !rep.Found || rep.Entry.Rev != old; differs && (first || notices(rep.Found)) {
 				return nil
 			}
-			if err := f.pause(ctx); err != nil {
-				return err
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 	}

@@ -117,13 +117,21 @@ func (f *faulty) look(ctx context.Context, e entry) (reply, error) {
 	})
 }
 
+// next returns what is closed at the next write of any entry.
+func (f *faulty) next(ctx context.Context) (<-chan struct{}, error) {
+	if err := f.acquire(ctx); err != nil {
+		return nil, ctx.Err()
+	}
+	defer f.release()
+	return f.changed, nil
+}
+
 // pause waits for the next write of any entry.
 func (f *faulty) pause(ctx context.Context) error {
-	if err := f.acquire(ctx); err != nil {
-		return ctx.Err()
+	changed, err := f.next(ctx)
+	if err != nil {
+		return err
 	}
-	changed := f.changed
-	f.release()
 	select {
 	case <-changed:
 		return nil

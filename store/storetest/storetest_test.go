@@ -101,6 +101,7 @@ func TestFaultsAreFound(t *testing.T) {
 		return
 	}
 	var mu sync.Mutex
+	seen := 0
 	idle := map[string]bool{} // cases, and whether none of their runs has failed
 	t.Run("each", func(t *testing.T) {
 		for _, f := range faults {
@@ -115,6 +116,7 @@ func TestFaultsAreFound(t *testing.T) {
 				o.check(t, f)
 				mu.Lock()
 				defer mu.Unlock()
+				seen++
 				for name, failed := range o.arriving {
 					stillIdle, known := idle[name]
 					idle[name] = !failed && (stillIdle || !known)
@@ -123,7 +125,7 @@ func TestFaultsAreFound(t *testing.T) {
 		}
 	})
 	for name, never := range idle {
-		if never {
+		if never && seen == len(faults) {
 			t.Errorf("no fault makes the case %q fail", name)
 		}
 	}

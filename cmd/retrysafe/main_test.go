@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the test binary be the program itself when it is called by its name: in scripts, and where a
+// test needs a process to send signals to.
+func TestMain(m *testing.M) {
+	testscript.Main(suite{m}, map[string]func(){"retrysafe": main})
+}
+
+// A suite is all tests, without what the developer's environment says of the program.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	for _, line := range os.Environ() {
+		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "RETRYSAFE_") {
+			os.Unsetenv(name)
+		}
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // else every process of a script takes a second more
+	return s.M.Run()
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		Setup:               func(e *testscript.Env) error { e.Setenv("TOKEN", token); return nil },
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"refused": refusedCommand},
+		RequireUniqueNames:  true,
+		RequireExplicitExec: true,
+	})
+}
+
+// refusedCommand is the command of the scripts for what the program must refuse before it tries anything: the
+// exit status is 2, all output is one line on standard error, and no secret stands there. Lines that follow
+// may look at it with stderr.
+func refusedCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("refused cannot be negated")
+	}
+	err := ts.Exec("retrysafe", args...)
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.ExitCode() != exitUsage {
+		ts.Fatalf("retrysafe %q: got %v, want exit status %d", args, err, exitUsage)
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("retrysafe %q: got standard output %q, want none", args, out)
+	}
+	if flaw := refusalFlaw(ts.ReadFile("stderr")); flaw != "" {
+		ts.Fatalf("retrysafe %q: standard error %s", args, flaw)
+	}
+}
+
+// refusalFlaw says what is wrong with the text of a refusal.
+func refusalFlaw(text string) string {
+	switch {
+	case !strings.HasPrefix(text, "retrysafe: "):
+		return "does not say who speaks"
+	case strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n"):
+		return "is not one line"
+	case strings.Contains(text, "goroutine "):
+		return "shows a stack"
+	}
+	return leak(text, secrets)
+}
+
+func TestRefusalFlaws(t *testing.T) {
+	tests := []struct {
+		name string
+		text string
+		want string // part of the flaw; "" for none
+	}{
+		{"one line", "retrysafe: --lease: want a duration\n", ""},
+		{"nothing", "", "who speaks"},
+		{"no line end", "retrysafe: --lease", "one line"},
+		{"two lines", "retrysafe: --lease\nretrysafe: --wait\n", "one line"},
+		{"stack", "retrysafe: panic goroutine 1 [running]\n", "stack"},
+		{"token", "retrysafe: " + token + " is bad\n", "secret"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := refusalFlaw(tt.text); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+				t.Errorf("refusalFlaw(%q): got %q, want %q", tt.text, got, tt.want)
+			}
+		})
+	}
+}
+
+// A bug that panics must end the program as Go ends it: not as if all had gone well.
+func TestPanicIsNoSuccess(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a command panicked and run returned, want the panic to go on")
+		}
+	}()
+	run(t.Context(), []string{"version"}, nil, panicking{}, io.Discard)
+}
+
+type panicking struct{}
+
+func (panicking) Write([]byte) (int, error) { panic("out of paper") }
+
+func TestWriteErrorIsNoSuccess(t *testing.T) {
+	var stderr bytes.Buffer
+	if got := run(t.Context(), []string{"version"}, nil, full{}, &stderr); got != exitError {
+		t.Errorf("version to a full disk: got status %d, want %d", got, exitError)
+	}
+	if got, want := stderr.String(), "retrysafe: no space left\n"; got != want {
+		t.Errorf("version to a full disk: got %q, want %q", got, want)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }

@@ -1,0 +1,26 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+)
+
+// This file opens the gateway to the tests of package gateway_test, which stand outside.
+
+// DialBy has connections to the upstream come from dial. They are counted as ever.
+func (g *Gateway) DialBy(dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
+	g.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &countedConn{Conn: c}, nil
+	}
+}
+
+// Trust has the gateway believe upstreams whose certificates are of roots.
+func (g *Gateway) Trust(roots *x509.CertPool) {
+	g.transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+}
