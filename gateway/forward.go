@@ -283,18 +283,6 @@ func removeHopByHop(h http.Header) {
 	}
 }
 
-// connectionNames tells whether the Connection header names a header.
-func connectionNames(h http.Header, name string) bool {
-	for _, line := range h["Connection"] {
-		for token := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.TrimSpace(token), name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // reverseProxy passes on what is not guarded, upgrades and streams too.
 func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{

@@ -22,6 +22,7 @@ import (
 
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/idemhttp"
+	"github.com/retrysafe/retrysafe/internal/answer"
 )
 
 // Options are what a Gateway does. Nil, and the zero value of each field, is the default.
@@ -148,7 +149,7 @@ func HeaderScope(name string, trusted []netip.Prefix) idemhttp.ScopeFunc {
 		switch {
 		case len(values) != 1 || values[0] == "":
 			return "", errors.New("the scope header must stand there once")
-		case connectionNames(r.Header, name):
+		case answer.Named(r.Header["Connection"], name):
 			return "", errors.New("the Connection header names the scope header")
 		case !fromTrusted(r, trusted):
 			return "", errors.New("the scope header came from a peer that is not trusted")

@@ -185,6 +185,30 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
+// A layer outside may have replaced the body, and left the length of what it replaced: what counts is what can be read.
+func TestBodyReplacedOutside(t *testing.T) {
+	for name, body := range map[string]string{"longer": "a body that was decoded", "shorter": "short", "much longer": strings.Repeat("decoded", 20_000)} {
+		t.Run(name, func(t *testing.T) {
+			l, requests := reading(t, idemhttp.Options{})
+			replaced := func(body string) *http.Request {
+				r := request(http.MethodPost, "/", "ten bytes.", "Idempotency-Key", "k")
+				r.Body = io.NopCloser(strings.NewReader(body))
+				return r
+			}
+			wantCharged(t, "first", l.do(replaced(body)), false)
+			if got := recv(t, "the handler", requests); got.length != len(body) || got.sum != sha256.Sum256([]byte(body)) {
+				t.Errorf("the handler got %d bytes, want %d", got.length, len(body))
+			}
+			wantProblem(t, "another end", l.do(replaced(body+"!")), 422, problem.KeyReused)
+			wantCharged(t, "again", l.do(replaced(body)), true)
+		})
+	}
+	l, _ := reading(t, idemhttp.Options{MaxBody: 20})
+	r := request(http.MethodPost, "/", "ten bytes.", "Idempotency-Key", "k")
+	r.Body = io.NopCloser(strings.NewReader(strings.Repeat("decoded", 3)))
+	wantProblem(t, "over the limit", l.do(r), 413, problem.BodyTooLarge)
+}
+
 // The greatest limit is a limit, no body is lost to it.
 func TestBodyLimitMayBeTheGreatest(t *testing.T) {
 	l, requests := reading(t, idemhttp.Options{MaxBody: math.MaxInt64, MaxResponse: math.MaxInt64})

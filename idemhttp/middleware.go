@@ -15,22 +15,17 @@ package idemhttp
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/retrysafe/retrysafe"
-	"github.com/retrysafe/retrysafe/internal/answer"
 	"github.com/retrysafe/retrysafe/internal/problem"
 )
 
@@ -164,7 +159,7 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 		m.refuse(w, problem.Answer{Code: problem.ScopeMissing})
 		return
 	}
-	body, code := m.readBody(w, r)
+	body, code := m.readBody(r)
 	if code != "" {
 		m.refuse(w, problem.Answer{Code: code})
 		return
@@ -232,108 +227,4 @@ func (m *Middleware) refuseResult(w http.ResponseWriter, r retrysafe.Result) {
 // off; it stays within the lease.
 func retryAfter(r retrysafe.Result) time.Duration {
 	return min(max(r.Age, time.Second), max(r.Left, time.Second))
-}
-
-// replayAnswer gives the answer of the first.
-func (m *Middleware) replayAnswer(w http.ResponseWriter, r retrysafe.Result) {
-	var room [12]line // answers of usual size are read without an allocation
-	lines := room[:0]
-	status, body, err := answer.DecodeLines(r.Answer, func(name, value string) { lines = append(lines, line{name, value}) })
-	switch {
-	case err != nil && r.NotKept && r.Answer == nil: // decided by an operator who had no answer
-		status = http.StatusNoContent
-	case err != nil:
-		m.fail(w, errors.Join(retrysafe.ErrUnreadable, err))
-		return
-	}
-	h := w.Header()
-	for i, l := range lines {
-		restoreLine(h, l, i > 0 && lines[i-1].name == l.name)
-	}
-	if _, ok := h["Content-Type"]; !ok {
-		h["Content-Type"] = nil // the first had none: net/http must not guess one now
-	}
-	h.Set(replayedHeader, "true")
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-store")
-	}
-	if r.State == retrysafe.UnknownAnswered {
-		h.Add(statusHeader, statusUnknown)
-	}
-	if r.NotKept {
-		h.Add(statusHeader, string(problem.AnswerNotKept))
-	}
-	send(w, status, body)
-}
-
-// A line is one header line.
-type line struct{ name, value string }
-
-// restoreLine puts a line of the first answer among the headers that outer layers gave this one. It takes
-// their place, but for lists to which each layer adds its own.
-func restoreLine(h http.Header, l line, further bool) {
-	switch {
-	case l.name == "Vary" || l.name == "Link":
-		if !slices.Contains(h[l.name], l.value) {
-			h[l.name] = append(h[l.name], l.value)
-		}
-	case further:
-		h[l.name] = append(h[l.name], l.value)
-	default:
-		h[l.name] = []string{l.value}
-	}
-}
-
-// A call is one guarded request whose operation runs here, and the context it runs in.
-type call struct {
-	context.Context
-	middleware *Middleware
-	next       http.Handler
-	r          *http.Request
-	body       body
-	w          recorder
-	said       atomic.Uint32 // a retrysafe.State: what the handler says of its outcome, against its status
-	panicked   any
-	stack      []byte // of the panic
-}
-
-// Value returns the call itself under its key.
-func (c *call) Value(key any) any {
-	if key == (callKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
-
-// run is the operation: the handler, its answer recorded, its panic caught.
-func (c *call) run(ctx context.Context) (out retrysafe.Outcome) {
-	defer func() {
-		if c.panicked = recover(); c.panicked != nil {
-			c.stack = debug.Stack()
-			out = retrysafe.Outcome{Reason: "the handler panicked"}
-		}
-	}()
-	c.Context = ctx
-	r := c.r.WithContext(c)
-	r.Body = &c.body
-	c.next.ServeHTTP(&c.w, r)
-	return c.w.outcome()
-}
-
-// finish sends what the operation left to be sent.
-func (c *call) finish(r retrysafe.Result) {
-	w := c.w.w
-	switch {
-	case c.panicked == nil && c.w.short(), c.panicked == http.ErrAbortHandler, c.panicked != nil && c.w.streaming:
-		panic(http.ErrAbortHandler) // the connection is cut: the answer is not whole
-	case c.panicked == nil && !c.w.streaming:
-		c.w.flush(r)
-	case c.panicked == nil:
-	default:
-		c.middleware.o.Logger.Error("handler panicked", "id", r.ID.String()[:12], "type", fmt.Sprintf("%T", c.panicked), "stack", string(c.stack))
-		clear(w.Header())
-		maps.Copy(w.Header(), c.w.outer)
-		w.Header().Set(statusHeader, statusUnknown)
-		c.middleware.refuse(w, problem.Answer{Code: problem.OutcomeUnknown, Status: http.StatusInternalServerError, Instance: "urn:retrysafe:key:" + r.ID.String()})
-	}
 }

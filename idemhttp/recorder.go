@@ -166,30 +166,12 @@ func (rec *recorder) restore(state retrysafe.State, err error) {
 	h := rec.w.Header()
 	clear(h)
 	maps.Copy(h, rec.header)
-	if state == retrysafe.Unknown || state == retrysafe.Absent {
+	switch {
+	case state == retrysafe.Unknown:
 		h.Set(statusHeader, statusUnknown)
-	}
-	if err != nil && !errors.Is(err, retrysafe.ErrNoOperation) {
+	case state != retrysafe.Free && err != nil && !errors.Is(err, retrysafe.ErrNoOperation):
 		h.Set(statusHeader, string(problem.Unrecorded))
 	}
-}
-
-// send writes an answer that is known whole.
-func send(w http.ResponseWriter, status int, body []byte) {
-	if bodyAllowed(status) {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	} else {
-		w.Header().Del("Content-Length")
-	}
-	w.WriteHeader(status)
-	if bodyAllowed(status) && len(body) > 0 {
-		w.Write(body)
-	}
-}
-
-// bodyAllowed tells whether an answer of status may have content (RFC 9110, 15.3.5 and 15.4.5).
-func bodyAllowed(status int) bool {
-	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
 // DefaultReplayHeaders are the headers of an answer that are kept: those that say what the answer is, not how
@@ -221,18 +203,6 @@ func (rec *recorder) kept(noBody bool) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(rec.replay), func(name string) bool {
 		return noBody && strings.HasPrefix(name, "Content-") && name != "Content-Location" ||
-			names(connection, name) || slices.Equal(rec.header[name], rec.outer[name])
+			answer.Named(connection, name) || slices.Equal(rec.header[name], rec.outer[name])
 	})
-}
-
-// names tells whether one of the Connection lines names a header.
-func names(lines []string, header string) bool {
-	for _, line := range lines {
-		for token := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.TrimSpace(token), header) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -62,29 +63,41 @@ func (m *Middleware) unquote(field string) (key, why string) {
 // trusted is the length up to which memory is reserved for what a caller only declared.
 const trusted = 64 << 10
 
-// readBody reads the whole body, counting real bytes. What is returned as a code is told to the caller.
-func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, problem.Code) {
+// readBody reads the whole body, counting real bytes: a layer outside may have replaced the body, so that its
+// declared length is only a hint. What is returned as a code is told to the caller.
+func (m *Middleware) readBody(r *http.Request) ([]byte, problem.Code) {
 	if r.ContentLength > m.o.MaxBody {
 		return nil, problem.BodyTooLarge
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, ""
 	}
-	if n := r.ContentLength; n > 0 && n <= trusted {
-		b := make([]byte, n)
-		if _, err := io.ReadFull(r.Body, b); err != nil { // net/http ends the body at its length
-			return nil, problem.BodyUnreadable
-		}
-		return b, ""
-	}
-	b, err := io.ReadAll(io.LimitReader(r.Body, m.o.MaxBody+1))
+	hint := min(max(r.ContentLength, 511), trusted)
+	b := bytes.NewBuffer(make([]byte, 0, hint+bytes.MinRead)) // ReadFrom meets the end without growing
+	_, err := b.ReadFrom(&limited{r.Body, m.o.MaxBody})
 	switch {
+	case errors.Is(err, errTooLarge):
+		return nil, problem.BodyTooLarge
 	case err != nil:
 		return nil, problem.BodyUnreadable
-	case int64(len(b)) > m.o.MaxBody:
-		return nil, problem.BodyTooLarge
 	}
-	return b, ""
+	return b.Bytes(), ""
+}
+
+var errTooLarge = errors.New("body is too large")
+
+// limited is a reader that fails once more than n bytes came.
+type limited struct {
+	r io.Reader
+	n int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if l.n -= int64(n); l.n < 0 {
+		return n, errTooLarge
+	}
+	return n, err
 }
 
 // A body is what the handler reads. It is no type that a client of net/http knows how to rewind: a handler

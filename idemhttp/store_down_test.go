@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/idemhttp"
 	"github.com/retrysafe/retrysafe/internal/problem"
 	"github.com/retrysafe/retrysafe/store/memstore"
 )
@@ -144,7 +145,7 @@ func TestRecordsAnswerIsLost(t *testing.T) {
 	})
 }
 
-// A release that cannot be recorded yet is told, and made up for.
+// A release that cannot be recorded yet is made up for. It is no news to the caller: nothing was done, as the answer says.
 func TestStoreDownAtTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := true
@@ -157,13 +158,38 @@ func TestStoreDownAtTheRelease(t *testing.T) {
 			}
 			charged(w, r)
 		})
-		wantStatus(t, "first", l.do(post("k")), 429, "unrecorded")
+		wantStatus(t, "first", l.do(post("k")), 429, "")
 		busy = false
 		l.store.up()
 		advance(time.Minute)
 		wantCharged(t, "again", l.do(post("k")), false)
 		l.wantRuns(t, 2)
 	})
+}
+
+// Nobody knows the outcome, and that cannot be recorded yet: what counts for the caller is that nobody knows. To a
+// client, unrecorded means done.
+func TestStoreDownAtAnUnknownOutcome(t *testing.T) {
+	for name, stream := range map[string]bool{"whole": false, "streamed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l *lab
+				l = newLab(t, setup{core: retrysafe.Options{RecordWait: 2 * time.Second}}, func(w http.ResponseWriter, r *http.Request) {
+					l.store.down()
+					idemhttp.MayHaveActed(r.Context())
+					w.WriteHeader(502)
+					if stream {
+						w.(http.Flusher).Flush()
+					}
+				})
+				wantStatus(t, "first", l.do(post("k")), 502, "unknown")
+				l.store.up()
+				advance(time.Minute)
+				wantProblem(t, "again", l.do(post("k")), 409, problem.OutcomeUnknown)
+				l.wantRuns(t, 1)
+			})
+		})
+	}
 }
 
 // The handler panics while the store is down: the key is not free, now or later.

@@ -19,7 +19,6 @@ var demoArgs = []string{"demo", "--headless"}
 
 // The demo shows what it must, by the table that it prints.
 func TestDemo(t *testing.T) {
-	t.Parallel()
 	var out, stderr bytes.Buffer
 	if got := run(t.Context(), demoArgs, nil, &out, &stderr); got != exitOK || stderr.Len() > 0 {
 		t.Fatalf("retrysafe %q: got status %d and %q, want 0 and silence; it said:\n%s", demoArgs, got, &stderr, &out)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -11,47 +12,38 @@ import (
 // This file is as much of a shell and of curl as the documents use, so that their commands can be run as they
 // stand there.
 
-// words splits a command as a shell does: blanks, quotes, a backslash at the end of a line, and variables.
-func words(command string, variables map[string]string) ([]string, error) {
-	var list []string
-	var word strings.Builder
-	open, quote := false, rune(0)
-	command = strings.ReplaceAll(command, "\\\n", " ")
-	for i := 0; i < len(command); i++ {
-		c := rune(command[i])
-		switch {
-		case quote == 0 && (c == ' ' || c == '\n' || c == '\t'):
-			if open {
-				list = append(list, word.String())
-			}
-			word.Reset()
-			open = false
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote, open = c, true
-		case c == quote:
-			quote = 0
-		case c == '$' && quote != '\'':
-			name := command[i+1:]
-			name = name[:len(name)-len(strings.TrimLeft(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"))]
-			value, ok := variables[name]
-			if !ok {
-				return nil, fmt.Errorf("variable $%s is not known here", name)
-			}
-			word.WriteString(value)
-			i += len(name)
-			open = true
-		case quote != '\'' && strings.ContainsRune("\\`|&;<>()*?", c) && (quote == 0 || c == '\\' || c == '`'):
-			return nil, fmt.Errorf("sign %q is not known here", c)
-		default:
-			word.WriteByte(command[i])
-			open = true
+// A word is bare, quoted, or both in turn. What else a shell knows is not used in the documents.
+var (
+	wordAhead = regexp.MustCompile("^(?:[^\\s'\"\\\\`|&;<>()*?$]|\\$[A-Z_]+|'[^']*'|\"(?:[^\"\\\\`$]|\\$[A-Z_]+)*\")+(?:\\s|$)")
+	wordParts = regexp.MustCompile(`'[^']*'|"[^"]*"|[^'"]+`)
+	variable  = regexp.MustCompile(`\$[A-Z_]+`)
+)
+
+// words splits a command as a shell does: at blanks but for those in quotes, with variables in place.
+func words(command string, variables map[string]string) (list []string, err error) {
+	rest := strings.TrimSpace(strings.ReplaceAll(command, "\\\n", " "))
+	for rest != "" {
+		word := wordAhead.FindString(rest)
+		if word == "" {
+			return nil, fmt.Errorf("cannot read on at %q", rest)
 		}
+		rest = strings.TrimSpace(rest[len(word):])
+		plain := wordParts.ReplaceAllStringFunc(strings.TrimSpace(word), func(part string) string {
+			if inner, ok := strings.CutPrefix(part, "'"); ok {
+				return strings.TrimSuffix(inner, "'")
+			}
+			return variable.ReplaceAllStringFunc(strings.Trim(part, `"`), func(name string) string {
+				value, ok := variables[name[1:]]
+				if !ok {
+					err = fmt.Errorf("variable %s is not known here", name)
+				}
+				return value
+			})
+		})
+		list = append(list, plain)
 	}
-	if quote != 0 {
-		return nil, fmt.Errorf("quote %c is not closed", quote)
-	}
-	if open {
-		list = append(list, word.String())
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }

@@ -19,3 +19,16 @@ func OfOneExchange(name string) bool {
 	}
 	return false
 }
+
+// Named tells whether one of the lines of a Connection header names a header: it is hop-by-hop then (RFC 9110,
+// 7.6.1).
+func Named(connection []string, header string) bool {
+	for _, line := range connection {
+		for token := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(token), header) {
+				return true
+			}
+		}
+	}
+	return false
+}

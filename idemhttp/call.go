@@ -1,0 +1,67 @@
+package idemhttp
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/internal/problem"
+)
+
+// A call is one guarded request whose operation runs here, and the context it runs in.
+type call struct {
+	context.Context
+	middleware *Middleware
+	next       http.Handler
+	r          *http.Request
+	body       body
+	w          recorder
+	said       atomic.Uint32 // a retrysafe.State: what the handler says of its outcome, against its status
+	panicked   any
+	stack      []byte // of the panic
+}
+
+// Value returns the call itself under its key.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// run is the operation: the handler, its answer recorded, its panic caught.
+func (c *call) run(ctx context.Context) (out retrysafe.Outcome) {
+	defer func() {
+		if c.panicked = recover(); c.panicked != nil {
+			c.stack = debug.Stack()
+			out = retrysafe.Outcome{Reason: "the handler panicked"}
+		}
+	}()
+	c.Context = ctx
+	r := c.r.WithContext(c)
+	r.Body = &c.body
+	c.next.ServeHTTP(&c.w, r)
+	return c.w.outcome()
+}
+
+// finish sends what the operation left to be sent.
+func (c *call) finish(r retrysafe.Result) {
+	w := c.w.w
+	switch {
+	case c.panicked == nil && c.w.short(), c.panicked == http.ErrAbortHandler, c.panicked != nil && c.w.streaming:
+		panic(http.ErrAbortHandler) // the connection is cut: the answer is not whole
+	case c.panicked == nil && !c.w.streaming:
+		c.w.flush(r)
+	case c.panicked == nil:
+	default:
+		c.middleware.o.Logger.Error("handler panicked", "id", r.ID.String()[:12], "type", fmt.Sprintf("%T", c.panicked), "stack", string(c.stack))
+		clear(w.Header())
+		maps.Copy(w.Header(), c.w.outer)
+		w.Header().Set(statusHeader, statusUnknown)
+		c.middleware.refuse(w, problem.Answer{Code: problem.OutcomeUnknown, Status: http.StatusInternalServerError, Instance: "urn:retrysafe:key:" + r.ID.String()})
+	}
+}
