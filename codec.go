@@ -34,7 +34,7 @@ func Do[T any](ctx context.Context, e *Executor, key Key, fp Fingerprint, codec 
 	r, err = e.Execute(ctx, Request{Key: key, Fingerprint: fp, Wait: e.o.Wait}, func(ctx context.Context) Outcome {
 		v, failure = op(ctx)
 		ran = true
-		if errors.Is(failure, ErrDidNothing) {
+		if didNothing(failure) {
 			return Outcome{State: Free}
 		}
 		if failure != nil {
@@ -48,7 +48,7 @@ func Do[T any](ctx context.Context, e *Executor, key Key, fp Fingerprint, codec 
 		encoded = true
 		return Outcome{State: Completed, Answer: b}
 	})
-	if err = errors.Join(failure, err); err == nil {
+	if err = errors.Join(inner(failure), err); err == nil {
 		err = r.err()
 	}
 	if ran && !encoded || !ran && err != nil {

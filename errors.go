@@ -3,6 +3,7 @@ package retrysafe
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // What a caller may branch on. Answers are values; these are what stands in an answer's place.
@@ -38,6 +39,32 @@ var (
 	// ErrInvalid says that a request to an operator's verb is incomplete or contradicts itself.
 	ErrInvalid = errors.New("invalid request")
 )
+
+// An innerError is an operation's error on its way out of Do. An operation around it that passes it on does not
+// say of itself that it did nothing.
+type innerError struct{ error }
+
+func (e innerError) Unwrap() error { return e.error }
+
+func inner(err error) error {
+	if err == nil || !errors.Is(err, ErrDidNothing) {
+		return err
+	}
+	return innerError{err}
+}
+
+// didNothing tells whether err, not counting what came out of an inner operation, wraps ErrDidNothing.
+func didNothing(err error) bool {
+	switch e := err.(type) {
+	case nil, innerError:
+		return false
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), didNothing)
+	case interface{ Unwrap() error }:
+		return err == ErrDidNothing || didNothing(e.Unwrap())
+	}
+	return err == ErrDidNothing
+}
 
 // A RefusedError says that an operator's act is not allowed on what stands. Force says whether force would allow it.
 type RefusedError struct {

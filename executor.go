@@ -11,23 +11,27 @@ import (
 
 // An Executor runs operations at most once a key. Its methods may be called at once from many goroutines.
 type Executor struct {
-	store    Store
-	o        Options
-	policy   Policy
-	claims   atomic.Pointer[Claims] // nil until the fingerprint keys are known
-	opening  chan struct{}          // one slot, a lock that gives way to a context
-	mu       sync.Mutex
-	active   int           // operations and background work under way; guarded by mu
-	draining bool          // guarded by mu
-	idle     chan struct{} // closed when draining and active is 0
-	stopped  context.Context
-	stop     context.CancelFunc // ends background work
-	waiters  waiters
-	replays  counts
+	store      Store
+	o          Options
+	policy     Policy
+	claims     atomic.Pointer[Claims] // nil until the fingerprint keys are known
+	opening    chan struct{}          // one slot, a lock that gives way to a context
+	mu         sync.Mutex
+	active     int           // operations and background work under way; guarded by mu
+	draining   bool          // guarded by mu
+	idle       chan struct{} // closed when draining and active is 0
+	stopped    context.Context
+	stop       context.CancelFunc // ends background work
+	takingBack atomic.Int64       // take-backs under way
+	waiters    waiters
+	replays    counts
 }
 
 // New returns an Executor over s. It touches neither the store nor any goroutine.
 func New(s Store, o *Options) (*Executor, error) {
+	if s == nil {
+		return nil, fmt.Errorf("%w: new: a Store is required", ErrInvalid)
+	}
 	e := &Executor{store: s, idle: make(chan struct{}), opening: make(chan struct{}, 1)}
 	if o != nil {
 		e.o = *o
@@ -46,6 +50,12 @@ func New(s Store, o *Options) (*Executor, error) {
 
 // Policy returns the policy of a claim that brings none of its own.
 func (e *Executor) Policy() Policy { return e.policy }
+
+// Check refuses, with ErrInvalid, the policy of requests that Execute would refuse each time.
+func (e *Executor) Check(p *Policy, r RecoverFunc) error {
+	_, err := e.policyOf(&Request{Policy: p, Recover: r})
+	return err
+}
 
 // Open makes sure that the store answers and that the fingerprint keys are the store's. Every verb does so by
 // itself; a server calls it at start, to fail there.
@@ -117,12 +127,12 @@ func (e *Executor) Do(ctx context.Context, key Key, fp Fingerprint, op func(ctx 
 		switch {
 		case err == nil:
 			return Outcome{State: Completed, Answer: answer}
-		case errors.Is(err, ErrDidNothing):
+		case didNothing(err):
 			return Outcome{State: Free}
 		}
 		return Outcome{Reason: "the operation returned an error"}
 	})
-	if err = errors.Join(failure, err); err != nil {
+	if err = errors.Join(inner(failure), err); err != nil {
 		return r, err
 	}
 	return r, r.err()
@@ -238,7 +248,9 @@ func (e *Executor) claim(ctx context.Context, claims *Claims, req *Request, poli
 func (e *Executor) claimOnce(ctx context.Context, claims *Claims, r ClaimRequest) (*Claim, error) {
 	began := time.Now()
 	c, err := claims.Claim(ctx, r)
-	e.observeClaim(ctx, c, time.Since(began), err)
+	if ctx.Err() == nil || err == nil { // a caller who hung up is no failure
+		e.observeClaim(ctx, c, time.Since(began), err)
+	}
 	if lost, ok := errors.AsType[*lostClaim](err); ok && !errors.Is(err, ErrNotWritten) {
 		e.takeBack(claims, lost)
 	}
@@ -254,6 +266,9 @@ func (e *Executor) run(ctx context.Context, claims *Claims, c *Claim, op func(co
 	returned := false
 	defer func() {
 		running.cancel(nil)
+		e.mu.Lock()
+		running.returned = true
+		e.mu.Unlock()
 		if !returned { // a panic, or runtime.Goexit: it goes on when this is recorded
 			e.observe(ctx, Event{Kind: EventRan, ID: c.id, State: Unknown, Took: time.Since(began)})
 			running.settle(ctx, Outcome{Reason: "the operation did not return"})
@@ -266,13 +281,32 @@ func (e *Executor) run(ctx context.Context, claims *Claims, c *Claim, op func(co
 	return Result{Verdict: c.Verdict, State: out.State, Answer: out.Answer, NotKept: out.NotKept, Epoch: c.epoch, ID: c.id, Err: err}
 }
 
+// Met returns what Execute would meet, without claiming anything. ok is false where it would run the operation.
+// It is for an operation that ran and lost its claim: what was decided meanwhile is what every other caller is
+// told.
+func (e *Executor) Met(ctx context.Context, req Request) (r Result, ok bool, err error) {
+	claims, err := e.open(ctx)
+	if err != nil {
+		return Result{}, false, err
+	}
+	entries, now, err := claims.get(ctx, req.Key.ID())
+	if err != nil || len(entries) == 0 {
+		return Result{}, false, err
+	}
+	stands, err := claims.met(ClaimRequest{Key: req.Key, Fingerprint: req.Fingerprint}, &Reply{Entry: entries[0], Found: true, Now: now})
+	if stands == nil || err != nil {
+		return Result{}, false, err
+	}
+	return e.found(stands), true, nil
+}
+
 // recover asks what became of an operation whose owner is gone. A certain "it did not happen" frees the key
 // and claims it for the caller.
 func (e *Executor) recover(ctx context.Context, claims *Claims, c *Claim, req *Request, policy Policy) (*Claim, error) {
 	r := e.run(ctx, claims, c, func(ctx context.Context) Outcome {
 		out, err := req.Recover(ctx, req.Key)
 		if err != nil {
-			e.o.Logger.Error("recovery failed", "id", c.id.String()[:12], "type", fmt.Sprintf("%T", err)) // its text may hold the key
+			e.o.Logger.Error("recovery failed", "id", c.id.String(), "type", fmt.Sprintf("%T", err)) // its text may hold the key
 			return Outcome{Reason: "recovery failed"}
 		}
 		return out

@@ -116,16 +116,32 @@ func (e *Executor) record(ctx context.Context, claims *Claims, c *Claim, o Outco
 		return err
 	case <-first.Done():
 		e.observe(ctx, Event{Kind: EventUnrecorded, ID: c.id, State: o.State, Took: time.Since(began)})
-		e.o.Logger.Error("outcome is not recorded yet", "id", c.id.String()[:12], "epoch", c.epoch)
+		e.o.Logger.Error("outcome is not recorded yet", "id", c.id.String(), "epoch", c.epoch)
 		return ErrUnrecorded
 	}
 }
 
+// maxTakeBacks bounds the goroutines of take-backs.
+const maxTakeBacks = 1000
+
 // takeBack undoes a claim that was never answered, in the background. As long as the write itself may still
 // be on its way, which is one StoreTimeout, it looks again.
+//
+// In a long outage of the store only so many are looked after: what was written of the others after all is held
+// as unknown when its lease ends.
 func (e *Executor) takeBack(claims *Claims, l *lostClaim) {
 	began := time.Now()
-	e.background(func(ctx context.Context) bool {
+	if e.takingBack.Add(1) > maxTakeBacks {
+		e.takingBack.Add(-1)
+		e.observe(context.Background(), Event{Kind: EventTakenBack, ID: l.sent.ID, Err: ErrStore})
+		return
+	}
+	e.background(func(ctx context.Context) (done bool) {
+		defer func() {
+			if done {
+				e.takingBack.Add(-1)
+			}
+		}()
 		certain, err := claims.takeBack(ctx, l)
 		e.observe(ctx, Event{Kind: EventTakenBack, ID: l.sent.ID, Took: time.Since(began), Err: err})
 		return certain || err == nil && time.Since(began) > claims.timeout
@@ -154,9 +170,9 @@ func (e *Executor) background(f func(context.Context) bool) {
 // enter counts an operation in, unless the Executor drains. What runs inside an operation under way is not new.
 func (e *Executor) enter(ctx context.Context) bool {
 	outer := operationOf(ctx)
-	inside := outer != nil && outer.executor == e
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	inside := outer != nil && outer.executor == e && !outer.returned
 	if e.draining && !inside {
 		return false
 	}

@@ -197,9 +197,9 @@ func (c *Claims) takeBack(ctx context.Context, l *lostClaim) (certain bool, err 
 	if err != nil || rec.nonce != l.nonce || e.State != InFlight && e.State != Unknown {
 		return l.before == nil || e.Rev != l.before.Rev, nil
 	}
-	if l.before == nil {
-		rep, err := c.replace(ctx, e, Entry{}, true)
-		return rep.OK, err
+	if l.before == nil { // a second sending of the same create may land behind this
+		_, err := c.replace(ctx, e, Entry{}, true)
+		return false, err
 	}
 	old, err := l.before.record()
 	if err != nil {

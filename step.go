@@ -16,6 +16,7 @@ type operation struct {
 	claims   *Claims
 	claim    *Claim
 	heart    heartbeat
+	returned bool // guarded by the executor's mu
 
 	mu      sync.Mutex
 	settled bool // out and err are final
@@ -70,6 +71,14 @@ func EpochOf(ctx context.Context) int64 {
 		return op.claim.epoch
 	}
 	return 0
+}
+
+// IDOf returns the ID of the key of the operation that ctx belongs to, for logs. It is false outside of one.
+func IDOf(ctx context.Context) (ID, bool) {
+	if op := operationOf(ctx); op != nil {
+		return op.claim.id, true
+	}
+	return ID{}, false
 }
 
 // Derive returns the key of a part of the operation that ctx belongs to: the same on every run of it, and no

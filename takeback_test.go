@@ -207,7 +207,9 @@ func TestTakeBackOfAClaimDeclaredOver(t *testing.T) {
 		advance(hold.Lease)
 		l.mustClaim(t, hold, retrysafe.OutcomeUnknown)
 		l.wantState(t, retrysafe.Unknown)
-		l.takeBack(t, lost)
+		if certain, err := l.claims.TakeBack(t.Context(), lost); certain || err != nil {
+			t.Errorf("take back: certain %v, error %v; want it to look again: the claim was sent more than once", certain, err)
+		}
 		l.wantState(t, retrysafe.Absent)
 	})
 }

@@ -52,7 +52,7 @@ func (a *API) decide(r *http.Request, do func(context.Context) (retrysafe.Record
 	}
 	d := detailOf(rec, false)
 	act := d.History[len(d.History)-1]
-	a.o.Logger.Info("key decided", "id", rec.ID.String()[:12], "by", act.By, "did", act.Did, "from", act.From, "epoch", rec.Epoch)
+	a.o.Logger.Info("key decided", "id", rec.ID.String(), "by", act.By, "did", act.Did, "from", act.From, "epoch", rec.Epoch)
 	return d, nil
 }
 

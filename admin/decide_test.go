@@ -155,7 +155,7 @@ func TestRetriesAfterADecision(t *testing.T) {
 				}
 				api := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if runs++; runs == 1 {
-						idemhttp.MayHaveActed(r.Context())
+						idemhttp.MayHaveActed(r.Context(), "")
 					}
 					fmt.Fprint(w, "ran again")
 				}))
@@ -266,7 +266,7 @@ func TestDecisionsAreLoggedWithoutKeyAndReason(t *testing.T) {
 		l.post(t, path(order, "forget"), signed("")) // refused: completed
 		l.post(t, path(order, "forget"), `{"by":"bob","reason":"wrong shop","force":true}`)
 		log := l.log.String()
-		tag := order.ID().String()[:12]
+		tag := order.ID().String()
 		for _, want := range []string{
 			`level=INFO msg="key decided" id=` + tag + ` by=ana did=completed from=unknown epoch=`,
 			`level=INFO msg="key decided" id=` + tag + ` by=bob did=forgot from=completed epoch=`,

@@ -43,7 +43,9 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	var sent attempt
 	live := &informer{w: w}
 	trace := sent.trace()
-	trace.Got1xxResponse = live.pass
+	if r.ProtoAtLeast(1, 1) { // an older caller would take it for the answer (RFC 9110, 15.2)
+		trace.Got1xxResponse = live.pass
+	}
 	res, err := g.transport.RoundTrip(g.outgoing(httptrace.WithClientTrace(ctx, trace), r))
 	live.end()
 	idle.Stop()
@@ -141,18 +143,20 @@ func (g *Gateway) failed(ctx context.Context, w http.ResponseWriter, sent *attem
 		return
 	}
 	idemhttp.DidNothing(ctx)
-	g.o.Logger.Error("upstream could not be reached, nothing was sent", "err", errorKind(ctx, err))
+	id, _ := retrysafe.IDOf(ctx)
+	g.o.Logger.Error("upstream could not be reached, nothing was sent", "id", id.String(), "err", errorKind(ctx, err))
 	problem.Write(w, g.o.Guard.DocsBase, problem.Answer{Code: problem.UpstreamUnreachable, RetryAfter: time.Second})
 }
 
 // mayHaveActed answers the first caller where the upstream may have acted; the key is held.
 func (g *Gateway) mayHaveActed(ctx context.Context, w http.ResponseWriter, err error) {
-	idemhttp.MayHaveActed(ctx)
-	a := problem.Answer{Code: problem.OutcomeUnknown, Status: http.StatusBadGateway}
+	idemhttp.MayHaveActed(ctx, errorKind(ctx, err))
+	id, _ := retrysafe.IDOf(ctx)
+	a := problem.Answer{Code: problem.OutcomeUnknown, Status: http.StatusBadGateway, Instance: "urn:retrysafe:key:" + id.String()}
 	if errors.Is(context.Cause(ctx), errUpstreamTimeout) {
 		a.Status = http.StatusGatewayTimeout
 	}
-	g.o.Logger.Error("upstream may have acted, its answer is lost", "status", a.Status, "err", errorKind(ctx, err))
+	g.o.Logger.Error("upstream may have acted, its answer is lost", "id", id.String(), "status", a.Status, "err", errorKind(ctx, err))
 	problem.Write(w, g.o.Guard.DocsBase, a)
 }
 
@@ -209,6 +213,7 @@ func (g *Gateway) outgoing(ctx context.Context, r *http.Request) *http.Request {
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody
 	}
+	out.Close = !g.o.KeepAlive
 	g.rewriteHeader(out.Header, r)
 	out.Header.Set("Accept-Encoding", "identity") // an answer is kept for callers that may not read another coding
 	return out.WithContext(ctx)

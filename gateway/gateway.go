@@ -33,6 +33,11 @@ type Options struct {
 	DialTimeout     time.Duration // to connect, TLS included. Defaults to 5 s
 	UpstreamIdle    time.Duration // after which an unused connection is dropped. Defaults to 2 s; keep it below the upstream's own
 
+	// KeepAlive lets guarded requests share connections to the upstream. Off by default: Go's HTTP client takes
+	// what an upstream sends beyond its answer (a 204 with a body, say) for the answer to whoever gets the
+	// connection next, which would be another key's. Switch it on for an upstream whose framing you trust.
+	KeepAlive bool
+
 	// TrustProxy are the peers whose X-Forwarded-* and Forwarded headers are passed on. Defaults to loopback.
 	TrustProxy []netip.Prefix
 

@@ -48,6 +48,7 @@ func labOver(t *testing.T, s retrysafe.Store, upstream string, scope idemhttp.Sc
 	t.Helper()
 	l := &lab{log: &logbook{}}
 	o.Logger = slog.New(slog.NewTextHandler(l.log, nil))
+	o.KeepAlive = true // the harder case: what one request leaves on a connection could reach another
 	e, err := retrysafe.New(s, &retrysafe.Options{Logger: o.Logger})
 	if err != nil {
 		t.Fatalf("retrysafe.New: %v", err)

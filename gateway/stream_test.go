@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +152,12 @@ func TestAnswerLimitMayBeTheGreatest(t *testing.T) {
 
 // A caller who reads slowly is no upstream that answers slowly: its stream goes on.
 func TestSlowCallerKeepsItsStream(t *testing.T) {
+	for name, atOnce := range map[string]bool{"at the beginning": true, "at an event": false} {
+		t.Run(name, func(t *testing.T) { slowCaller(t, atOnce) })
+	}
+}
+
+func slowCaller(t *testing.T, atOnce bool) {
 	cut := make(chan struct{})
 	up := newUpstream(t, asked(func(p *peer) {
 		p.answer(events + event)
@@ -159,14 +166,14 @@ func TestSlowCallerKeepsItsStream(t *testing.T) {
 	}))
 	const timeout = 100 * time.Millisecond
 	l := newLab(t, up.url(), gateway.Options{UpstreamTimeout: timeout})
-	w := &stuck{ResponseRecorder: httptest.NewRecorder(), writing: make(chan struct{}), goOn: make(chan struct{})}
+	w := &stuck{ResponseRecorder: httptest.NewRecorder(), atOnce: atOnce, writing: make(chan struct{}), goOn: make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() { recover() }() // the stream is cut in the end
 		l.ServeHTTP(w, post("k", "body"))
 	}()
-	recv(t, "the event", w.writing)
+	recv(t, "the answer", w.writing)
 	select {
 	case <-cut:
 		t.Error("the upstream was cut off while the caller was reading")
@@ -177,24 +184,28 @@ func TestSlowCallerKeepsItsStream(t *testing.T) {
 	recv(t, "the end", done)
 }
 
-// A stuck writer blocks in its first Write.
+// A stuck writer blocks in its first Write: of anything, or at once.
 type stuck struct {
 	*httptest.ResponseRecorder
+	atOnce        bool
 	once          sync.Once
 	writing, goOn chan struct{}
 }
 
 func (s *stuck) Write(p []byte) (int, error) {
-	s.once.Do(func() { close(s.writing) })
-	<-s.goOn
+	if s.atOnce || len(p) > 0 {
+		s.once.Do(func() { close(s.writing) })
+		<-s.goOn
+	}
 	return s.ResponseRecorder.Write(p)
 }
 
-// 1xx of the upstream go to the first caller while it waits (RFC 9110, 15.2: a proxy forwards them).
+// 1xx of the upstream go to the first caller while it waits (RFC 9110, 15.2: a proxy forwards them), but for the 100
+// that nobody asked for.
 func TestInformationalAnswersArePassedOn(t *testing.T) {
 	seen := make(chan struct{})
 	up := newUpstream(t, asked(func(p *peer) {
-		p.answer("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n")
+		p.answer("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n")
 		<-seen
 		p.answer(created)
 	}))
@@ -215,4 +226,44 @@ func TestInformationalAnswersArePassedOn(t *testing.T) {
 	}
 	c.send(t, keyed)
 	wantCreated(t, "again", c.answer(t, http.MethodPost), true)
+}
+
+// While an informational answer is on its way to a slow caller, the time of the upstream runs out: the problem waits
+// for it to be through.
+func TestInformationalAnswerIsNotOverrun(t *testing.T) {
+	up := newUpstream(t, holds("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"))
+	l := newLab(t, up.url(), gateway.Options{UpstreamTimeout: 50 * time.Millisecond})
+	w := &overrun{ResponseRecorder: httptest.NewRecorder(), overran: make(chan struct{})}
+	l.ServeHTTP(w, post("k", "body"))
+	select {
+	case <-w.overran:
+		t.Error("the problem was sent while the informational answer was")
+	default:
+	}
+	if w.Code != 504 || w.Header().Get("Link") == "</a>" {
+		t.Errorf("got %d %v, want the problem alone", w.Code, w.Header())
+	}
+}
+
+// An overrun writer is slow to take an informational answer, and tells when another one comes meanwhile.
+type overrun struct {
+	*httptest.ResponseRecorder
+	busy    atomic.Bool
+	overran chan struct{}
+}
+
+func (o *overrun) WriteHeader(status int) {
+	if status >= 200 {
+		if o.busy.Load() {
+			close(o.overran)
+		}
+		o.ResponseRecorder.WriteHeader(status)
+		return
+	}
+	o.busy.Store(true)
+	defer o.busy.Store(false)
+	select {
+	case <-o.overran:
+	case <-time.After(500 * time.Millisecond): // ten times what the upstream is given
+	}
 }

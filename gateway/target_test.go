@@ -132,5 +132,9 @@ func TestIdleConnectionsAreDropped(t *testing.T) {
 	})
 	l := newLab(t, up.url(), gateway.Options{UpstreamIdle: 50 * time.Millisecond})
 	wantCreated(t, "request", l.do(post("k", "body")), false)
-	recv(t, "the gateway closes the connection", closed)
+	select {
+	case <-closed:
+	case <-time.After(patience / 4):
+		t.Error("the gateway keeps the connection")
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/internal/problem"
@@ -21,6 +22,7 @@ type call struct {
 	body       body
 	w          recorder
 	said       atomic.Uint32 // a retrysafe.State: what the handler says of its outcome, against its status
+	why        atomic.Pointer[string]
 	panicked   any
 	stack      []byte // of the panic
 }
@@ -48,6 +50,23 @@ func (c *call) run(ctx context.Context) (out retrysafe.Outcome) {
 	return c.w.outcome()
 }
 
+// overruled returns the answer that somebody else decided on while the operation ran: every other caller gets
+// it, so this one does too. Without one, or when the handler's has begun to go out, it returns r.
+func (c *call) overruled(req retrysafe.Request, r retrysafe.Result) retrysafe.Result {
+	if c.w.streaming {
+		return r
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), 5*time.Second)
+	defer cancel()
+	stands, ok, err := c.middleware.executor.Met(ctx, req)
+	if err != nil || !ok || stands.Verdict != retrysafe.Replay {
+		return r
+	}
+	clear(c.w.w.Header())
+	maps.Copy(c.w.w.Header(), c.w.outer)
+	return stands
+}
+
 // finish sends what the operation left to be sent.
 func (c *call) finish(r retrysafe.Result) {
 	w := c.w.w
@@ -58,7 +77,7 @@ func (c *call) finish(r retrysafe.Result) {
 		c.w.flush(r)
 	case c.panicked == nil:
 	default:
-		c.middleware.o.Logger.Error("handler panicked", "id", r.ID.String()[:12], "type", fmt.Sprintf("%T", c.panicked), "stack", string(c.stack))
+		c.middleware.o.Logger.Error("handler panicked", "id", r.ID.String(), "type", fmt.Sprintf("%T", c.panicked), "stack", string(c.stack))
 		clear(w.Header())
 		maps.Copy(w.Header(), c.w.outer)
 		w.Header().Set(statusHeader, statusUnknown)

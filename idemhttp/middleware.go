@@ -80,6 +80,9 @@ func New(e *retrysafe.Executor, scope ScopeFunc, o *Options) (*Middleware, error
 	if err := m.o.fill(); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
 	}
+	if err := e.Check(m.o.Policy, m.o.Recover); err != nil {
+		return nil, fmt.Errorf("idemhttp: new: %w", err)
+	}
 	var err error
 	if m.replay, err = replayed(m.o.ReplayHeaders); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
@@ -106,11 +109,6 @@ func (o *Options) fill() error {
 	if !httpguts.ValidHeaderFieldName(o.Header) {
 		return errors.New("Header is no valid name of a header")
 	}
-	if o.Policy != nil {
-		if err := o.Policy.Check(); err != nil {
-			return err
-		}
-	}
 	if o.MaxKey < 0 || o.MaxBody < 0 || o.MaxResponse < 0 || o.Wait < 0 {
 		return errors.New("MaxKey, MaxBody, MaxResponse and Wait must not be negative")
 	}
@@ -133,6 +131,8 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines := r.Header[m.o.Header]
 		switch {
+		case m.miswritten(r.Method) && (len(lines) > 0 || m.o.Required):
+			m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: "The method is not written as it should be: methods are case-sensitive."})
 		case !slices.Contains(m.o.Methods, r.Method), len(lines) == 0 && !m.o.Required:
 			next.ServeHTTP(w, r)
 		case len(lines) == 0:
@@ -141,6 +141,12 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			m.guard(w, r, next, lines)
 		}
 	})
+}
+
+// miswritten tells whether a method is a guarded one but for its case. Passed on, it would go round the guard to
+// a server that does not mind.
+func (m *Middleware) miswritten(method string) bool {
+	return !slices.Contains(m.o.Methods, method) && slices.ContainsFunc(m.o.Methods, func(guarded string) bool { return strings.EqualFold(guarded, method) })
 }
 
 // guard answers a guarded request that carries a key. All checks come before the claim, and the body is read
@@ -170,17 +176,21 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 		c.w.outer = h.Clone()
 	}
 	c.body.r.Reset(body)
-	result, err := m.executor.Execute(r.Context(), retrysafe.Request{
+	req := retrysafe.Request{
 		Key: retrysafe.Key{Scope: scope, Name: name}, Fingerprint: fingerprint(r, body),
 		Policy: m.o.Policy, Recover: m.o.Recover, Wait: m.o.Wait, Detached: true,
-	}, c.run)
+	}
+	result, err := m.executor.Execute(r.Context(), req, c.run)
+	if errors.Is(result.Err, retrysafe.ErrClaimLost) {
+		result = c.overruled(req, result)
+	}
 	switch {
 	case err != nil:
-		m.fail(w, err)
+		m.fail(w, r, err)
 	case result.Verdict == retrysafe.Won || result.Verdict == retrysafe.TookOver:
 		c.finish(result)
 	case result.Verdict == retrysafe.Replay:
-		m.replayAnswer(w, result)
+		m.replayAnswer(w, r, result)
 	default:
 		m.refuseResult(w, result)
 	}
@@ -191,7 +201,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, a problem.Answer) {
 }
 
 // fail answers where nothing ran.
-func (m *Middleware) fail(w http.ResponseWriter, err error) {
+func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a := problem.Answer{Code: problem.StoreUnavailable, RetryAfter: time.Second}
 	switch {
 	case errors.Is(err, retrysafe.ErrDraining):
@@ -199,7 +209,7 @@ func (m *Middleware) fail(w http.ResponseWriter, err error) {
 	case errors.Is(err, retrysafe.ErrUnreadable):
 		a = problem.Answer{Code: problem.EntryUnreadable}
 	}
-	if a.Code != problem.Draining {
+	if a.Code != problem.Draining && r.Context().Err() == nil { // a caller who hung up is no failure of the store
 		m.o.Logger.Error("key could not be claimed, nothing ran", "code", string(a.Code), "err", err)
 	}
 	m.refuse(w, a)

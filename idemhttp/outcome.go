@@ -31,9 +31,14 @@ func say(ctx context.Context, s retrysafe.State) bool {
 func DidNothing(ctx context.Context) bool { return say(ctx, retrysafe.Free) }
 
 // MayHaveActed says, from inside a guarded handler, that nobody can tell whether the operation happened: what
-// the handler answers goes to this caller only, and the key is held. It returns false outside of a guarded
-// request.
-func MayHaveActed(ctx context.Context) bool { return say(ctx, retrysafe.Unknown) }
+// the handler answers goes to this caller only, and the key is held. why is for operators; no payload. It
+// returns false outside of a guarded request.
+func MayHaveActed(ctx context.Context, why string) bool {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		c.why.Store(&why)
+	}
+	return say(ctx, retrysafe.Unknown)
+}
 
 // classify says what an answer of status means. The release list comes first: those statuses say that nothing
 // happened. A 408 and any other 5xx may come after the effect.

@@ -75,7 +75,7 @@ func statusMeans(t *testing.T, status int, retryAfter bool, want retrysafe.State
 // What a handler says of itself counts more than its status.
 func TestWhatAHandlerSays(t *testing.T) {
 	did := func(ctx context.Context) bool { return idemhttp.DidNothing(ctx) }
-	may := func(ctx context.Context) bool { return idemhttp.MayHaveActed(ctx) }
+	may := func(ctx context.Context) bool { return idemhttp.MayHaveActed(ctx, "") }
 	tests := []struct {
 		name   string
 		say    []func(context.Context) bool
@@ -128,11 +128,11 @@ func TestWhatAHandlerSays(t *testing.T) {
 
 // Outside of a guarded request there is nobody to tell.
 func TestSaidOutside(t *testing.T) {
-	if idemhttp.DidNothing(t.Context()) || idemhttp.MayHaveActed(t.Context()) {
+	if idemhttp.DidNothing(t.Context()) || idemhttp.MayHaveActed(t.Context(), "") {
 		t.Error("a context without an operation was heard")
 	}
 	l := newLab(t, setup{}, func(_ http.ResponseWriter, r *http.Request) {
-		if idemhttp.DidNothing(r.Context()) || idemhttp.MayHaveActed(r.Context()) {
+		if idemhttp.DidNothing(r.Context()) || idemhttp.MayHaveActed(r.Context(), "") {
 			t.Error("an unguarded request was heard")
 		}
 	})

@@ -45,7 +45,7 @@ func (rec *recorder) Header() http.Header { return rec.w.Header() }
 func (rec *recorder) WriteHeader(status int) {
 	switch {
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
-		if rec.status == 0 {
+		if rec.status == 0 && rec.call.r.ProtoAtLeast(1, 1) { // RFC 9110, 15.2
 			rec.w.WriteHeader(status)
 		}
 	case rec.status == 0:
@@ -134,7 +134,11 @@ func (rec *recorder) outcomeOf(body []byte, notKept bool) retrysafe.Outcome {
 		state = classify(rec.status, rec.header)
 	}
 	if state != retrysafe.Completed && state != retrysafe.UnknownAnswered {
-		return retrysafe.Outcome{State: state, Reason: "status " + strconv.Itoa(rec.status)}
+		out := retrysafe.Outcome{State: state, Reason: "status " + strconv.Itoa(rec.status)}
+		if why := rec.call.why.Load(); why != nil && *why != "" {
+			out.Reason = *why
+		}
+		return out
 	}
 	names := rec.kept(notKept)
 	a := answer.Answer{Status: rec.status, Header: rec.header, Body: body}

@@ -12,7 +12,7 @@ import (
 )
 
 // replayAnswer gives the answer of the first.
-func (m *Middleware) replayAnswer(w http.ResponseWriter, r retrysafe.Result) {
+func (m *Middleware) replayAnswer(w http.ResponseWriter, req *http.Request, r retrysafe.Result) {
 	var room [12]line // answers of usual size are read without an allocation
 	lines := room[:0]
 	status, body, err := answer.DecodeLines(r.Answer, func(name, value string) { lines = append(lines, line{name, value}) })
@@ -20,7 +20,7 @@ func (m *Middleware) replayAnswer(w http.ResponseWriter, r retrysafe.Result) {
 	case err != nil && r.NotKept && r.Answer == nil: // decided by an operator who had no answer
 		status = http.StatusNoContent
 	case err != nil:
-		m.fail(w, errors.Join(retrysafe.ErrUnreadable, err))
+		m.fail(w, req, errors.Join(retrysafe.ErrUnreadable, err))
 		return
 	}
 	h := w.Header()

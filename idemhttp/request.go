@@ -123,7 +123,7 @@ func fingerprint(r *http.Request, body []byte) retrysafe.Fingerprint {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)
 	h.head = h.head[:0]
-	for _, part := range [...]string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, mediaType(r.Header.Get("Content-Type"))} {
+	for _, part := range [...]string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, mediaType(r.Header["Content-Type"])} {
 		h.head = append(binary.BigEndian.AppendUint64(h.head, uint64(len(part))), part...)
 	}
 	h.h.Reset()
@@ -135,7 +135,12 @@ func fingerprint(r *http.Request, body []byte) retrysafe.Fingerprint {
 
 // mediaType is a Content-Type without the parameters that a client makes anew for each attempt, like a
 // boundary. charset stays: it says what the bytes mean.
-func mediaType(field string) string {
+// Several lines are compared as they are.
+func mediaType(lines []string) string {
+	if len(lines) != 1 {
+		return strings.Join(lines, "\n")
+	}
+	field := lines[0]
 	if !strings.Contains(field, ";") {
 		return strings.ToLower(strings.TrimSpace(field))
 	}

@@ -172,7 +172,7 @@ func playInFlight(t *testing.T, s problem.Situation) {
 
 func playHeld(t *testing.T, s problem.Situation) {
 	l := newLab(t, setup{}, func(w http.ResponseWriter, r *http.Request) {
-		idemhttp.MayHaveActed(r.Context())
+		idemhttp.MayHaveActed(r.Context(), "")
 		w.WriteHeader(http.StatusBadGateway)
 	})
 	wantStatus(t, "first", l.do(post("key-secret")), 502, "unknown")

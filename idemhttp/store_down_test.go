@@ -176,7 +176,7 @@ func TestStoreDownAtAnUnknownOutcome(t *testing.T) {
 				var l *lab
 				l = newLab(t, setup{core: retrysafe.Options{RecordWait: 2 * time.Second}}, func(w http.ResponseWriter, r *http.Request) {
 					l.store.down()
-					idemhttp.MayHaveActed(r.Context())
+					idemhttp.MayHaveActed(r.Context(), "")
 					w.WriteHeader(502)
 					if stream {
 						w.(http.Flusher).Flush()

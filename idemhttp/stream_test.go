@@ -140,7 +140,7 @@ func TestStatusOfAStream(t *testing.T) {
 		{"500", 500, nil, retrysafe.UnknownAnswered},
 		{"429", 429, nil, retrysafe.Absent},
 		{"DidNothing", 200, func(r *http.Request) { idemhttp.DidNothing(r.Context()) }, retrysafe.Absent},
-		{"MayHaveActed", 200, func(r *http.Request) { idemhttp.MayHaveActed(r.Context()) }, retrysafe.Unknown},
+		{"MayHaveActed", 200, func(r *http.Request) { idemhttp.MayHaveActed(r.Context(), "") }, retrysafe.Unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, setup{}, func(w http.ResponseWriter, r *http.Request) {

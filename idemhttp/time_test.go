@@ -155,7 +155,7 @@ func TestRecovery(t *testing.T) {
 			policy := &retrysafe.Policy{OnLeaseEnd: retrysafe.Recover, Lease: time.Minute, Retention: time.Hour}
 			l := newLab(t, setup{guard: idemhttp.Options{Recover: recovering, Policy: policy}}, func(w http.ResponseWriter, r *http.Request) {
 				if held {
-					idemhttp.MayHaveActed(r.Context())
+					idemhttp.MayHaveActed(r.Context(), "")
 				}
 				charged(w, r)
 			})

@@ -28,16 +28,20 @@ type client struct {
 	http     *http.Client
 }
 
-// patience is how long a client waits for one answer.
-const patience = time.Second
+// patience is how long a client waits for one answer, stubborn how often it sends. The line spoils two attempts
+// of an order at most; the others are for a machine that is slow.
+const (
+	patience = time.Second
+	stubborn = 12
+)
 
 // clients are the four that the demo compares: same orders, same line, same patience.
 func (d *demo) clients() []*client {
 	list := []*client{
 		{name: "gives up", target: d.direct, attempts: 1},
-		{name: "resends bare", target: d.direct, attempts: 5},
-		{name: "resends with a new key each time", target: d.direct, attempts: 5, key: func(int, string) string { return rand.Text() }},
-		{name: "resends with one key, through retrysafe", target: d.guarded, attempts: 5, key: func(_ int, first string) string { return first }},
+		{name: "resends bare", target: d.direct, attempts: stubborn},
+		{name: "resends with a new key each time", target: d.direct, attempts: stubborn, key: func(int, string) string { return rand.Text() }},
+		{name: "resends with one key, through retrysafe", target: d.guarded, attempts: stubborn, key: func(_ int, first string) string { return first }},
 	}
 	for i, c := range list {
 		c.customer = fmt.Sprintf("client-%d", i+1)
@@ -83,7 +87,7 @@ func (c *client) charge(ctx context.Context, order int) bool {
 	first := rand.Text()
 	var asked time.Duration // by the answer before
 	for attempt := range c.attempts {
-		if attempt > 0 && !pause(ctx, max(10*time.Millisecond<<attempt, asked)) {
+		if attempt > 0 && !pause(ctx, max(asked, min(10*time.Millisecond<<attempt, patience))) {
 			return false
 		}
 		asked = 0

@@ -155,7 +155,7 @@ func TestPlan(t *testing.T) {
 				faulty++
 			}
 			if len(attempts) > 2 {
-				t.Fatalf("%d orders: %d attempts of one go wrong, want two at most: clients send five", orders, len(attempts))
+				t.Fatalf("%d orders: %d attempts of one go wrong, want two at most", orders, len(attempts))
 			}
 		}
 		for _, f := range faults {
@@ -200,8 +200,8 @@ func TestClientsMeetTheSameLine(t *testing.T) {
 	if len(clients) != 4 || len(customers) != 4 {
 		t.Fatalf("got %d clients, %d customers, want 4", len(clients), len(customers))
 	}
-	if clients[0].attempts != 1 || clients[0].key != nil || clients[1].key != nil || clients[1].attempts < 3 {
-		t.Errorf("the first two: got attempts %d and %d, or keys, want one and several without keys", clients[0].attempts, clients[1].attempts)
+	if clients[0].attempts != 1 || clients[0].key != nil || clients[1].key != nil || clients[1].attempts <= 2 {
+		t.Errorf("the first two: got attempts %d and %d, or keys, want one, and more than the line spoils, without keys", clients[0].attempts, clients[1].attempts)
 	}
 	if a, b := clients[2].key(0, "first"), clients[2].key(0, "first"); a == b || a == "first" {
 		t.Errorf("a new key each time: got %q and %q", a, b)

@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +49,7 @@ type gatewayCmd struct {
 
 	UpstreamTimeout duration `default:"60s" help:"How long to wait for the upstream's next byte. Default ${default}."`
 	UpstreamIdle    duration `default:"2s" help:"When an unused connection to the upstream is dropped; keep it below the upstream's own. Default ${default}."`
+	KeepAlive       bool     `name:"upstream-keep-alive" help:"Let guarded requests share connections to the upstream: faster. Only for an upstream that never sends more than its answer."`
 	DrainTimeout    duration `default:"30s" help:"How long SIGTERM waits for requests under way. Default ${default}."`
 
 	AdminHost       []string `placeholder:"NAME" help:"Further host names by which operators reach the admin listener; others are refused, against DNS rebinding. Addresses of this machine are known."`
@@ -56,9 +61,13 @@ type gatewayCmd struct {
 
 // Run serves until ctx ends, then drains.
 func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
-	log := slog.New(slog.NewTextHandler(s.err, nil))
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may go away; the gateway goes on
+	stdlog.SetOutput(io.Discard)   // net/http logs there what it did not expect, and quotes it
+	lines := newLogWriter(s.err)
+	defer lines.Close()
+	log := slog.New(slog.NewTextHandler(lines, nil))
 	if c.LogFormat == "json" {
-		log = slog.New(slog.NewJSONHandler(s.err, nil))
+		log = slog.New(slog.NewJSONHandler(lines, nil))
 	}
 	g, err := c.assemble(log)
 	if err != nil {
@@ -104,6 +113,7 @@ type server struct {
 	admin     http.Handler
 	tokenFile string // of a token that was not given
 	shared    bool
+	required  bool
 	log       *slog.Logger
 }
 
@@ -126,7 +136,7 @@ func (c *gatewayCmd) assemble(log *slog.Logger) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{executor: executor, log: log, shared: c.ScopeHeader == ""}
+	s := &server{executor: executor, log: log, shared: c.ScopeHeader == "", required: c.RequireKey}
 	if s.gateway, err = gateway.New(executor, upstream, c.scope(trusted), c.gatewayOptions(log, trusted)); err != nil {
 		return nil, usage("%v", err)
 	}
@@ -187,7 +197,7 @@ func (c *gatewayCmd) gatewayOptions(log *slog.Logger, trusted []netip.Prefix) *g
 	return &gateway.Options{
 		Guard: idemhttp.Options{Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
 			MaxResponse: int64(c.MaxResponse), DocsBase: c.DocsBase, Logger: log},
-		UpstreamTimeout: time.Duration(c.UpstreamTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), TrustProxy: trusted, Logger: log,
+		UpstreamTimeout: time.Duration(c.UpstreamTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: trusted, Logger: log,
 	}
 }
 
@@ -206,6 +216,9 @@ func checkDocsBase(base string) error {
 func (s *server) announce(to streams, public, operators net.Listener) {
 	if s.shared {
 		fmt.Fprintln(to.err, "retrysafe: all callers share one scope: set --scope-header if they must not see each other's keys")
+	}
+	if !s.required {
+		fmt.Fprintln(to.err, "retrysafe: requests without a key pass unguarded: set --require-key to refuse them")
 	}
 	if s.tokenFile != "" {
 		fmt.Fprintf(to.err, "retrysafe: the admin token is in ./%s\n", s.tokenFile)
@@ -232,10 +245,8 @@ func (s *server) serve(ctx context.Context, public, operators net.Listener, drai
 	s.log.Info("draining", "at_most", drain)
 	bounded, cancel := context.WithTimeoutCause(context.Background(), drain, fmt.Errorf("--drain-timeout %v is over", drain))
 	defer cancel()
-	drained := make(chan error, 1)
-	go func() { drained <- s.executor.Drain(bounded) }()
+	err := s.executor.Drain(bounded) // until then the listener stands and tells newcomers to come again
 	cut := front.Shutdown(bounded)
-	err := <-drained
 	stop()
 	front.Close()
 	back.Close()

@@ -105,6 +105,10 @@ func TestReleaseUnknown(t *testing.T) {
 	if got := api.count(t); got != 1 {
 		t.Errorf("got %d charges after the release, want 1", got)
 	}
+	l.wantClaims(t, map[string]int{"won": 2, "outcome_unknown": 1, "replay": 1})
+	// The log tells an operator of all this, by the ID alone: the end of the test looks for the key in it.
+	l.stderr.await(t, `level=ERROR msg="upstream may have acted, its answer is lost" id=`+ids["zq-key-1"]+` status=502`)
+	l.stderr.await(t, `level=INFO msg="key decided" id=`+ids["zq-key-1"]+` by=alice did=released from=unknown`)
 }
 
 // An outcome that nobody knows: decided that it happened, and retries get just the answer that was given.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -34,30 +35,55 @@ func (s suite) Run() int {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
-		Setup:               func(e *testscript.Env) error { e.Setenv("TOKEN", token); return nil },
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"refused": refusedCommand},
+		Dir:   "testdata",
+		Setup: func(e *testscript.Env) error { e.Setenv("TOKEN", token); return nil },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"does":            func(ts *testscript.TestScript, neg bool, args []string) { doesCommand(ts, neg, args, exitOK) },
+			"refused":         func(ts *testscript.TestScript, neg bool, args []string) { doesCommand(ts, neg, args, exitUsage) },
+			"refused_process": refusedProcessCommand,
+		},
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 	})
 }
 
-// refusedCommand is the command of the scripts for what the program must refuse before it tries anything: the
-// exit status is 2, all output is one line on standard error, and no secret stands there. Lines that follow
-// may look at it with stderr.
-func refusedCommand(ts *testscript.TestScript, neg bool, args []string) {
+// doesCommand is the commands "does" and "refused" of the scripts: the program in this process, which is quick,
+// but knows neither the environment nor the folder of the script. The exit status must be want. What is
+// refused is refused before anything is tried: all output is one line on standard error, without a secret.
+// Lines that follow may look at the output with stdout and stderr.
+func doesCommand(ts *testscript.TestScript, neg bool, args []string, want int) {
 	if neg {
-		ts.Fatalf("refused cannot be negated")
+		ts.Fatalf("it cannot be negated")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), deadline) // of a gateway that starts nevertheless
+	defer cancel()
+	var out, stderr bytes.Buffer
+	if got := run(ctx, args, strings.NewReader(""), io.MultiWriter(&out, ts.Stdout()), io.MultiWriter(&stderr, ts.Stderr())); got != want {
+		ts.Fatalf("retrysafe %q: got exit status %d, want %d", args, got, want)
+	}
+	if want == exitUsage {
+		wantRefusal(ts, args, out.String(), stderr.String())
+	}
+}
+
+// refusedProcessCommand is refused with a process of its own, for what the environment and the folder say.
+func refusedProcessCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("it cannot be negated")
 	}
 	err := ts.Exec("retrysafe", args...)
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.ExitCode() != exitUsage {
 		ts.Fatalf("retrysafe %q: got %v, want exit status %d", args, err, exitUsage)
 	}
-	if out := ts.ReadFile("stdout"); out != "" {
+	wantRefusal(ts, args, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+}
+
+func wantRefusal(ts *testscript.TestScript, args []string, out, stderr string) {
+	if out != "" {
 		ts.Fatalf("retrysafe %q: got standard output %q, want none", args, out)
 	}
-	if flaw := refusalFlaw(ts.ReadFile("stderr")); flaw != "" {
+	if flaw := refusalFlaw(stderr); flaw != "" {
 		ts.Fatalf("retrysafe %q: standard error %s", args, flaw)
 	}
 }

@@ -57,7 +57,6 @@ func TestSIGTERMDrains(t *testing.T) {
 		<-arrived
 		p.signal(t, s)
 		p.stderr.await(t, "msg=draining")
-		waitRefused(t, p.url)
 		release()
 		(<-underway).wantStatus(t, 200)
 		if got := <-p.status; got != exitOK {

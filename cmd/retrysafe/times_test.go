@@ -154,7 +154,7 @@ func TestUpstreamIdle(t *testing.T) {
 	}
 	upstream.Start()
 	defer upstream.Close()
-	patient, quick := startGateway(t, upstream.URL), startGateway(t, upstream.URL, "--upstream-idle", "1ms")
+	patient, quick := startGateway(t, upstream.URL, "--upstream-keep-alive", "--upstream-idle", "1h"), startGateway(t, upstream.URL, "--upstream-keep-alive", "--upstream-idle", "1ms")
 	patient.send(t, "POST", "/", "zq-key-1", "").wantStatus(t, 200)
 	want := quick.send(t, "POST", "/", "zq-key-1", "").body
 	if got := <-closed; got != want {

@@ -3,7 +3,7 @@
 // (over HTTP a 503, nothing runs) and drops nothing but what is no longer remembered: a live claim, a held
 // outcome or a kept answer never gives way to a newer key.
 //
-// Durable on return means as long as the process lives. The clock is the process's own.
+// Durable on return means as long as the process lives. The clock is the process's own, and monotonic.
 package memstore
 
 import (
@@ -53,6 +53,7 @@ type shard struct {
 	mu      sync.Mutex
 	entries map[retrysafe.ID]retrysafe.Entry
 	waiting map[retrysafe.ID]*waiting
+	start   time.Time // of the store: its clock goes on from there whatever the wall clock does
 	last    time.Time // stamp given last
 }
 
@@ -66,7 +67,9 @@ func New(o *Options) *Store {
 		s.maxBytes = int64(o.MaxBytes)
 	}
 	s.soonest.Store(math.MaxInt64)
+	start := time.Now()
 	for i := range s.shards {
+		s.shards[i].start = start
 		s.shards[i].entries = map[retrysafe.ID]retrysafe.Entry{}
 		s.shards[i].waiting = map[retrysafe.ID]*waiting{}
 	}
@@ -80,9 +83,15 @@ func (s *Store) lock(id retrysafe.ID) *shard {
 	return sh
 }
 
+// since is the clock: the wall clock at start and the monotonic time that has passed since. A wall clock that is
+// set forward must not end leases and forget keys.
+func since(start time.Time) time.Time {
+	return start.Add(time.Since(start)).Truncate(time.Microsecond) // Truncate drops the monotonic reading
+}
+
 // now is the clock in whole microseconds, never behind the last stamp.
 func (sh *shard) now() time.Time {
-	now := time.Now().Truncate(time.Microsecond)
+	now := since(sh.start)
 	if now.Before(sh.last) {
 		return sh.last
 	}
@@ -153,7 +162,7 @@ func (s *Store) Get(ctx context.Context, ids ...retrysafe.ID) ([]retrysafe.Entry
 		return nil, time.Time{}, fmt.Errorf("memstore: %w", err)
 	}
 	var found []retrysafe.Entry
-	latest := time.Now().Truncate(time.Microsecond)
+	latest := since(s.shards[0].start)
 	for _, id := range ids {
 		sh := s.lock(id)
 		if e, ok := sh.entries[id]; ok {
@@ -229,7 +238,7 @@ func (s *Store) endsAt(t time.Time) {
 // dropForgotten drops what is no longer remembered. It looks through the entries only when the memory of one of
 // them can have ended: a store that is full and refuses must not be slow as well.
 func (s *Store) dropForgotten() {
-	if time.Now().UnixMicro() < s.soonest.Load() {
+	if since(s.shards[0].start).UnixMicro() < s.soonest.Load() {
 		return
 	}
 	s.soonest.Store(math.MaxInt64)

@@ -24,10 +24,28 @@ func survivesCrash(ctx context.Context, t *trial) {
 	for i := range runs {
 		runs[i].first = t.create(ctx, numbered(t.entry(), 0))
 	}
+	after := t.crashedUnder(ctx, runs)
+	after.stands(ctx, created)
+	after.stands(ctx, swapped)
+	after.absent(ctx, deleted.ID)
+	for i := range runs {
+		if err := runs[i].read(ctx, t, after.store); err != nil {
+			t.Fatalf("after a crash: %v", err)
+		}
+	}
+	if again := after.create(ctx, t.next(deleted)); !again.Stamp.After(deleted.Stamp) {
+		t.Fatalf("create after a crash is stamped %v, after the deletion of an entry stamped %v", again.Stamp, deleted.Stamp)
+	}
+}
+
+// crashedUnder crashes the store under runs at work and returns what is left. What the runs hold as acknowledged
+// is what they knew before the crash.
+func (t *trial) crashedUnder(ctx context.Context, runs []run) *trial {
+	t.Helper()
 	var wg sync.WaitGroup
 	writing, stop := context.WithCancel(ctx)
-	defer wg.Wait()
-	defer stop()
+	end := func() { stop(); wg.Wait() }
+	defer end()
 	for i := range runs {
 		wg.Go(func() { runs[i].write(writing, t, 1<<30) }) // ends with the store, or with its context
 	}
@@ -41,20 +59,11 @@ func survivesCrash(ctx context.Context, t *trial) {
 		}
 	}
 	after := t.reopen()
-	stop()
-	wg.Wait()
-	after.stands(ctx, created)
-	after.stands(ctx, swapped)
-	after.absent(ctx, deleted.ID)
+	end()
 	for i := range runs {
 		runs[i].acknowledged.Store(acknowledged[i])
-		if err := runs[i].read(ctx, t, after.store); err != nil {
-			t.Fatalf("after a crash: %v", err)
-		}
 	}
-	if again := after.create(ctx, t.next(deleted)); !again.Stamp.After(deleted.Stamp) {
-		t.Fatalf("create after a crash is stamped %v, after the deletion of an entry stamped %v", again.Stamp, deleted.Stamp)
-	}
+	return after
 }
 
 // reopen crashes the store and returns a trial of what is left.

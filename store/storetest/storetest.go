@@ -60,7 +60,7 @@ func (o *Options) orDefaults() Options {
 	return filled
 }
 
-// Run puts every case to stores that open returns, one store a case. All IDs, scopes and displays are random,
+// Run puts every case to stores that open returns: one for each case, and one to see what it can. All IDs, scopes and displays are random,
 // but for the all-zero and the all-ones ID: a store may hold other entries, and keeps what a case leaves. No
 // two runs at once on the same entries.
 //

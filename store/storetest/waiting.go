@@ -16,7 +16,7 @@ import (
 // settle is how long waiters are given to begin to wait. Where it is too short nothing fails, but a Waiter that
 // misses writes may go undetected: so it gets several chances to miss one.
 const (
-	settle  = 40 * time.Millisecond
+	settle  = 25 * time.Millisecond
 	chances = 3
 )
 
@@ -108,11 +108,11 @@ func waitContext(ctx context.Context, t *trial) {
 func waitUntouched(ctx context.Context, t *trial) {
 	const most = 20
 	e := t.create(ctx, t.entry())
-	limited, cancel := context.WithTimeout(ctx, 2*settle)
+	limited, cancel := context.WithTimeout(ctx, 4*settle)
 	defer cancel()
 	for n := 0; t.wait.Wait(limited, e.ID, e.Rev) == nil; n++ {
 		if n == most {
-			t.Fatalf("wait on an untouched entry ended more than %d times within %v", most, 2*settle)
+			t.Fatalf("wait on an untouched entry ended more than %d times within %v", most, 4*settle)
 		}
 	}
 }
