@@ -24,7 +24,6 @@ type call struct {
 	said       atomic.Uint32 // a retrysafe.State: what the handler says of its outcome, against its status
 	why        atomic.Pointer[string]
 	panicked   any
-	stack      []byte // of the panic
 }
 
 // Value returns the call itself under its key.
@@ -39,7 +38,7 @@ func (c *call) Value(key any) any {
 func (c *call) run(ctx context.Context) (out retrysafe.Outcome) {
 	defer func() {
 		if c.panicked = recover(); c.panicked != nil {
-			c.stack = debug.Stack()
+			c.logPanic(ctx)
 			out = retrysafe.Outcome{Reason: "the handler panicked"}
 		}
 	}()
@@ -77,10 +76,18 @@ func (c *call) finish(r retrysafe.Result) {
 		c.w.flush(r)
 	case c.panicked == nil:
 	default:
-		c.middleware.o.Logger.Error("handler panicked", "id", r.ID.String(), "type", fmt.Sprintf("%T", c.panicked), "stack", string(c.stack))
 		clear(w.Header())
 		maps.Copy(w.Header(), c.w.outer)
 		w.Header().Set(statusHeader, statusUnknown)
 		c.middleware.refuse(w, problem.Answer{Code: problem.OutcomeUnknown, Status: http.StatusInternalServerError, Instance: "urn:retrysafe:key:" + r.ID.String()})
 	}
+}
+
+// logPanic tells of a panic by its type and stack, which hold no payload.
+func (c *call) logPanic(ctx context.Context) {
+	if c.panicked == http.ErrAbortHandler {
+		return // the handler's way to say that the connection is to be cut
+	}
+	id, _ := retrysafe.IDOf(ctx)
+	c.middleware.o.Logger.Error("handler panicked", "id", id.String(), "type", fmt.Sprintf("%T", c.panicked), "stack", string(debug.Stack()))
 }

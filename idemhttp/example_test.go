@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -33,7 +34,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	guard, err := idemhttp.New(executor, tenantOf, &idemhttp.Options{Required: true})
+	guard, err := idemhttp.New(executor, tenantOf, &idemhttp.Options{Required: true, Logger: slog.Default()})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -54,7 +54,7 @@ type Options struct {
 	Recover  retrysafe.RecoverFunc // defaults to the Executor's
 	Wait     time.Duration         // for another attempt to end before 409. Defaults to 0
 	DocsBase string                // of the links in problems. Defaults to the project's own pages
-	Logger   *slog.Logger          // never told a key or a payload. Defaults to silence
+	Logger   *slog.Logger          // never told a key or a payload. Defaults to silence: then a handler's panic goes unseen
 }
 
 // DefaultDocsBase is where the links in problems lead unless Options say otherwise.

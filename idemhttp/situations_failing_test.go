@@ -148,10 +148,10 @@ func playRecovering(t *testing.T, s problem.Situation) {
 		<-answer
 		return retrysafe.Outcome{State: retrysafe.Free}, nil
 	}
-	h, running, letGo := blocking()
+	h, gates := gated()
 	l := newLab(t, setup{core: retrysafe.Options{Lease: 3 * time.Second, MaxRun: time.Second, OnLeaseEnd: retrysafe.Recover, Recover: recovering}}, h)
 	lost := l.start(post("key-secret")) // its heartbeat ends after MaxRun, as if its process had died
-	<-running
+	late := <-gates
 	advance(time.Minute)
 	second := l.start(post("key-secret"))
 	<-asked
@@ -159,10 +159,10 @@ func playRecovering(t *testing.T, s problem.Situation) {
 	wantRow(t, s, got, 409)
 	wantRetryAfter(t, s.Name, got, 3)
 	close(answer)
-	<-running
-	close(letGo)
+	close(<-gates)
 	wantCharged(t, "it had not happened", <-second, false)
-	wantStatus(t, "the lost one", <-lost, 201, string(problem.Unrecorded))
+	close(late)
+	wantCharged(t, "the lost one", <-lost, true)
 	wantCharged(t, "again", l.do(post("key-secret")), true)
 	l.wantRuns(t, 2)
 }

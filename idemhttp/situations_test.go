@@ -60,14 +60,14 @@ func allScenarios() map[string]scenario {
 		"answer gone, key remembered":                                                                 {bubble: true, play: playExpired},
 		"ran, could not be recorded yet":                                                              {bubble: true, play: playUnrecorded},
 		"scope source missing":                                                                        {play: playScopeMissing},
-		"too many keys or requests of one tenant":                                                     {play: playQuota},
+		"too many keys or requests of one tenant (reserved: nothing sends it yet)":                    {play: playQuota},
 		"recovery of this key is running":                                                             {bubble: true, play: playRecovering},
 		"handler panicked":                                                                            {play: playPanicked},
 		"stored entry unreadable (version, checksum)":                                                 {play: playUnreadable},
-		"shutting down":                                                                               {play: playDraining},
-		"store down":                                                                                  {play: playStoreDown},
-		"body over the limit":                                                                         {play: playBodyTooLarge},
-		"body broke off":                                                                              {play: playBodyBrokeOff},
+		"shutting down":       {play: playDraining},
+		"store down":          {play: playStoreDown},
+		"body over the limit": {play: playBodyTooLarge},
+		"body broke off":      {play: playBodyBrokeOff},
 	}
 }
 

@@ -79,39 +79,70 @@ func TestSlowHandlerKeepsItsKey(t *testing.T) {
 	})
 }
 
+// gated returns a handler each of whose runs shows its gate and answers like charged once that is closed.
+func gated() (http.HandlerFunc, <-chan chan struct{}) {
+	gates := make(chan chan struct{}, 8)
+	return func(w http.ResponseWriter, r *http.Request) {
+		gate := make(chan struct{})
+		gates <- gate
+		<-gate
+		charged(w, r)
+	}, gates
+}
+
+// abandoned starts a request whose owner gives no sign of life after a second, as if its process had died, and lets
+// its lease of 2 s end.
+func abandoned(t *testing.T, end retrysafe.LeaseEnd) (l *lab, gone <-chan reply, gates <-chan chan struct{}) {
+	h, gates := gated()
+	policy := &retrysafe.Policy{OnLeaseEnd: end, Lease: 2 * time.Second, Retention: time.Hour, Remember: time.Hour}
+	l = newLab(t, setup{core: retrysafe.Options{MaxRun: time.Second}, guard: idemhttp.Options{Policy: policy}}, h)
+	gone = l.start(post("k"))
+	synctest.Wait()
+	advance(time.Second)
+	wantProblem(t, "within the lease", l.do(post("k")), 409, problem.InFlight)
+	advance(2 * time.Second)
+	return l, gone, gates
+}
+
 // CR-1: when a process dies, its keys are decided when their lease ends, as their policy says, not a day later.
-func TestOwnerIsGone(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		end  retrysafe.LeaseEnd
-	}{{"hold", retrysafe.Hold}, {"rerun", retrysafe.Rerun}} {
-		t.Run(tt.name, func(t *testing.T) {
+func TestOwnerIsGoneAndHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, gone, gates := abandoned(t, retrysafe.Hold)
+		got := l.do(post("k"))
+		wantProblem(t, "after the lease", got, 409, problem.OutcomeUnknown)
+		wantStatus(t, "after the lease", got, 409, "unknown")
+		wantRetryAfter(t, "after the lease", got, 0)
+		close(<-gates)
+		wantStatus(t, "the late one", <-gone, 201, "")
+		wantCharged(t, "again", l.do(post("k")), true)
+		l.wantRuns(t, 1)
+	})
+}
+
+// Where a second owner took over, the late one changes nothing: its caller is told that its answer is not recorded,
+// or gets the second's, when that is there.
+func TestOwnerIsGoneAndRerun(t *testing.T) {
+	for name, lateFirst := range map[string]bool{"the late one ends first": true, "the late one ends last": false} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, running, letGo := blocking()
-				policy := &retrysafe.Policy{OnLeaseEnd: tt.end, Lease: 2 * time.Second, Retention: time.Hour, Remember: time.Hour}
-				l := newLab(t, setup{core: retrysafe.Options{MaxRun: time.Second}, guard: idemhttp.Options{Policy: policy}}, h)
-				gone := l.start(post("k")) // its heartbeat ends after MaxRun, as if its process had died
-				<-running
-				advance(time.Second)
-				wantProblem(t, "within the lease", l.do(post("k")), 409, problem.InFlight)
-				advance(2 * time.Second)
-				if tt.end == retrysafe.Rerun {
-					second := l.start(post("k"))
-					<-running
-					close(letGo)
-					wantCharged(t, "second", <-second, false)
-					wantStatus(t, "the late one", <-gone, 201, "unrecorded")
-					l.wantRuns(t, 2)
-				} else {
-					got := l.do(post("k"))
-					wantProblem(t, "after the lease", got, 409, problem.OutcomeUnknown)
-					wantStatus(t, "after the lease", got, 409, "unknown")
-					wantRetryAfter(t, "after the lease", got, 0)
-					close(letGo)
-					wantStatus(t, "the late one", <-gone, 201, "")
-					l.wantRuns(t, 1)
+				l, gone, gates := abandoned(t, retrysafe.Rerun)
+				second := l.start(post("k"))
+				first, taken := <-gates, <-gates
+				if lateFirst {
+					close(first)
+					got := <-gone
+					wantCharged(t, "the late one", got, false)
+					wantStatus(t, "the late one", got, 201, "unrecorded")
+					wantProblem(t, "meanwhile", l.do(post("k")), 409, problem.InFlight)
+				}
+				close(taken)
+				wantCharged(t, "second", <-second, false)
+				if !lateFirst {
+					close(first)
+					wantCharged(t, "the late one", <-gone, true)
 				}
 				wantCharged(t, "again", l.do(post("k")), true)
+				l.wantRuns(t, 2)
 			})
 		})
 	}

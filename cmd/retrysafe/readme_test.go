@@ -24,15 +24,15 @@ func TestREADMEShell(t *testing.T) {
 	api := startPayments(t)
 	var l *lab
 	var id string
-	follow(t, commands(readme, fenced), nil, []step{
+	shown := strings.ReplaceAll(readme, "go run ./cmd/retrysafe ", "retrysafe ") // this very program
+	follow(t, commands(shown, fenced), nil, []step{
 		{"make demo", func(t *testing.T, _ []string) {
 			wantRecipe(t, makefile, "demo", "go run ./cmd/retrysafe "+strings.Join(demoArgs, " ")) // which TestDemo runs
 		}},
 		{"make test", func(t *testing.T, _ []string) { wantRecipe(t, makefile, "test", "go test ./...") }},
-		{"go install", func(t *testing.T, args []string) {
-			module := regexp.MustCompile(`(?m)^module (\S+)$`).FindStringSubmatch(read(t, root, "go.mod"))
-			if want := module[1] + "/cmd/retrysafe@latest"; args[2] != want {
-				t.Errorf("got %s, want the package of this program, %s", args[2], want)
+		{"go run ./examples/payments/cmd/payments", func(t *testing.T, args []string) { // startPayments runs it
+			if want := []string{"--listen", "127.0.0.1:9090", "--db", "payments.db"}; !slices.Equal(args[3:], want) {
+				t.Errorf("got %q, want the flags %q", args[3:], want)
 			}
 		}},
 		{"retrysafe gateway", func(t *testing.T, args []string) { l = startShown(t, args, api.url) }},

@@ -60,9 +60,9 @@ func (o *Options) orDefaults() Options {
 	return filled
 }
 
-// Run puts every case to stores that open returns: one for each case, and one to see what it can. All IDs, scopes and displays are random,
-// but for the all-zero and the all-ones ID: a store may hold other entries, and keeps what a case leaves. No
-// two runs at once on the same entries.
+// Run puts every case to stores that open returns: one for each case, and one to see what it can. All IDs,
+// scopes and displays are random, but for the all-zero and the all-ones ID: a store may hold other entries, and
+// keeps what a case leaves. No two runs at once on the same entries.
 //
 // Cases about an optional interface, a crash or a stalled disk run where the store and o offer it.
 func Run(t *testing.T, open func(t *testing.T) retrysafe.Store, o *Options) {
