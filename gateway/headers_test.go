@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"crypto/tls"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -145,6 +146,18 @@ func TestForwardedHeaders(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller who came over TLS, or over IPv6, is told as such.
+func TestForwardedHeadersOfTheConnection(t *testing.T) {
+	up := newUpstream(t, charging)
+	l := newLab(t, up.url(), gateway.Options{})
+	r := post("k", "body")
+	r.TLS, r.RemoteAddr = &tls.ConnectionState{}, "[2001:db8::1]:4711"
+	wantCreated(t, "request", l.do(r), false)
+	got := recv(t, "the request", up.told)
+	wantLines(t, got, "X-Forwarded-Proto", "https")
+	wantLines(t, got, "X-Forwarded-For", "2001:db8::1")
 }
 
 // The Connection header cannot have the key removed on its way: the retry upstream would be a stranger.

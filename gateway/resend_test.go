@@ -130,6 +130,25 @@ func TestUnguardedMethodIsSentOnce(t *testing.T) {
 	}
 }
 
+// Every method that may be guarded is sent once, with a body and without.
+func TestGuardedMethodsAreSentOnce(t *testing.T) {
+	for _, method := range []string{"POST", "PATCH", "PUT", "DELETE"} {
+		for name, body := range map[string]string{"empty": "", "small": "body"} {
+			t.Run(method+", "+name, func(t *testing.T) {
+				up := newUpstream(t, silentAfterOne)
+				l := newLab(t, up.url(), gateway.Options{Guard: idemhttp.Options{Methods: []string{"POST", "PATCH", "PUT", "DELETE"}}})
+				l.do(post("warm", "x"))
+				got := l.do(request(method, "/charges/1", body, "Idempotency-Key", "k"))
+				wantProblem(t, "first", got, 502, problem.OutcomeUnknown, "unknown")
+				up.wantRequests(t, 2)
+				if last := up.requests()[1]; last.chunked || string(last.body) != body {
+					t.Errorf("upstream: chunked %v, body %q", last.chunked, last.body)
+				}
+			})
+		}
+	}
+}
+
 // The key reaches the upstream as it stood, so that each stage can recognise the retry.
 func TestKeyOnTheWire(t *testing.T) {
 	for _, tt := range []struct {
