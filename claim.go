@@ -42,6 +42,8 @@ type ClaimRequest struct {
 	Fingerprint Fingerprint
 	Policy      Policy
 	CanRecover  bool // this process knows how to ask what happened
+
+	sealed Fingerprint // with the current key
 }
 
 // A Claim is the answer to a ClaimRequest, and the owner's handle for every later verb.
@@ -108,6 +110,7 @@ func (l *lostClaim) Unwrap() []error {
 // call, a takeover is two. An error of the store leaves open whether the claim stands: take it back.
 func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 	id, nonce := r.Key.ID(), NewRev()
+	r.sealed = c.seal.current().seal(r.Fingerprint)
 	sent, before := c.claimed(id, r, nonce, nil, record{}, time.Time{}), Reply{}
 	rep, err := c.again(ctx, func(ctx context.Context) (Reply, error) { return c.store.Create(ctx, sent) })
 	st := step{verdict: Won}
@@ -150,6 +153,7 @@ func (c *Claims) met(r ClaimRequest, rep *Reply) (*Claim, error) {
 	if rep == nil || !rep.Found {
 		return nil, nil
 	}
+	r.sealed = c.seal.current().seal(r.Fingerprint)
 	st, err := c.judge(rep.Entry.ID, *rep, r, Rev{})
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
@@ -209,7 +213,7 @@ func (c *Claims) judge(id ID, rep Reply, r ClaimRequest, nonce Rev) (step, error
 	}
 	s := meet(&e, rec.policy.OnLeaseEnd, rep.Now)
 	if s.compared() {
-		same, err := c.seal.same(e.Fingerprint, rec.keyID, r.Fingerprint)
+		same, err := c.seal.same(e.Fingerprint, rec.keyID, r)
 		if err != nil || !same {
 			return step{verdict: Mismatch}, err
 		}
@@ -229,7 +233,7 @@ func (c *Claims) judge(id ID, rep Reply, r ClaimRequest, nonce Rev) (step, error
 // claimed is the entry of a new claim. With nothing before it, epoch and start are the stamp that the store gives it.
 func (c *Claims) claimed(id ID, r ClaimRequest, nonce Rev, before *Entry, old record, now time.Time) Entry {
 	key := c.seal.current()
-	e := Entry{ID: id, Rev: NewRev(), State: InFlight, Fingerprint: key.seal(r.Fingerprint), Scope: displayed(r.Key.Scope), Display: r.Key.display(), Due: r.Policy.Lease}
+	e := Entry{ID: id, Rev: NewRev(), State: InFlight, Fingerprint: r.sealed, Scope: displayed(r.Key.Scope), Display: r.Key.display(), Due: r.Policy.Lease}
 	rec := record{policy: r.Policy, keyID: key.id, nonce: nonce, attempts: old.attempts + 1, history: old.history}
 	if before != nil {
 		e.Epoch = nextEpoch(before.epoch(), now)

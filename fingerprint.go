@@ -74,13 +74,17 @@ func (k *sealKey) seal(fp Fingerprint) Fingerprint {
 
 func (s *sealer) current() *sealKey { return s.keys[0] }
 
-// same tells whether stored is fp sealed with the key of that id.
-func (s *sealer) same(stored Fingerprint, id keyID, fp Fingerprint) (bool, error) {
-	for _, k := range s.keys {
-		if k.id == id {
-			sealed := k.seal(fp)
-			return hmac.Equal(sealed[:], stored[:]), nil
+// same tells whether stored is the fingerprint of r, sealed with the key of that id.
+func (s *sealer) same(stored Fingerprint, id keyID, r ClaimRequest) (bool, error) {
+	for i, k := range s.keys {
+		if k.id != id {
+			continue
 		}
+		sealed := r.sealed
+		if i > 0 { // an older key
+			sealed = k.seal(r.Fingerprint)
+		}
+		return hmac.Equal(sealed[:], stored[:]), nil
 	}
 	return false, fmt.Errorf("%w: its fingerprint was sealed with a key (%x) that is not configured", ErrUnreadable, id)
 }

@@ -11,6 +11,7 @@ import (
 // request or a drain: what does not fit into the buffer is dropped, and counted.
 type logWriter struct {
 	lines   chan []byte
+	closing chan struct{} // lines stays open: a request that was cut off may log after the end
 	done    chan struct{}
 	dropped atomic.Int64
 }
@@ -19,19 +20,32 @@ type logWriter struct {
 const logLines = 4096
 
 func newLogWriter(w io.Writer) *logWriter {
-	l := &logWriter{lines: make(chan []byte, logLines), done: make(chan struct{})}
+	l := &logWriter{lines: make(chan []byte, logLines), closing: make(chan struct{}), done: make(chan struct{})}
 	go l.pass(w)
 	return l
 }
 
-// pass writes what comes until Close. An error of w loses the line only.
+// pass writes what comes until Close, then what is left.
 func (l *logWriter) pass(w io.Writer) {
 	defer close(l.done)
-	for line := range l.lines {
-		w.Write(line)
-		if n := l.dropped.Swap(0); n > 0 {
-			fmt.Fprintf(w, "retrysafe: %d log lines were dropped: nobody read them in time\n", n)
+	for {
+		select {
+		case line := <-l.lines:
+			l.put(w, line)
+		case <-l.closing:
+			for range len(l.lines) {
+				l.put(w, <-l.lines)
+			}
+			return
 		}
+	}
+}
+
+// put writes one line. An error of w loses the line only.
+func (l *logWriter) put(w io.Writer, line []byte) {
+	w.Write(line)
+	if n := l.dropped.Swap(0); n > 0 {
+		fmt.Fprintf(w, "retrysafe: %d log lines were dropped: nobody read them in time\n", n)
 	}
 }
 
@@ -45,9 +59,9 @@ func (l *logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close lets what is kept be written, for at most a second. Nothing may be written after it.
+// Close lets what is kept be written, for at most a second. What is written after it is lost.
 func (l *logWriter) Close() error {
-	close(l.lines)
+	close(l.closing)
 	select {
 	case <-l.done:
 		return nil

@@ -52,3 +52,21 @@ func TestLogReaderIsGone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A request that was cut off by the end of the gateway may still log: that must not end the process.
+func TestLogAfterTheEnd(t *testing.T) {
+	var b bytes.Buffer
+	l := newLogWriter(&b)
+	l.Write([]byte("before\n"))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range logLines + 1 {
+		if n, err := l.Write([]byte("after\n")); n != 6 || err != nil {
+			t.Fatalf("write after the end: got %d, %v", n, err)
+		}
+	}
+	if got, want := b.String(), "before\n"; got != want {
+		t.Errorf("what was read: got %q, want %q", got, want)
+	}
+}

@@ -75,7 +75,7 @@ func TestWait(t *testing.T) {
 	}
 	select {
 	case a := <-second:
-		t.Errorf("the retry while the first runs: got %v, want it to wait", a)
+		t.Fatalf("the retry while the first runs: got %v, want it to wait", a)
 	default:
 	}
 	release()
