@@ -6,7 +6,7 @@ FUZZTIME ?= 30s
 
 .SHELLFLAGS := -euc
 .NOTPARALLEL:
-.PHONY: help demo test check fmt vet lint vuln race bench-check bench fuzz
+.PHONY: help demo test check fmt vet lint vuln race mutants bench-check bench fuzz
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 14
@@ -17,7 +17,7 @@ demo: ## retries against a payment API, with and without keys, in the terminal
 test: ## every test
 	go test ./...
 
-check: fmt vet lint vuln test race bench-check ## all that CI runs
+check: fmt vet lint vuln test race bench-check mutants ## all that CI runs
 
 fmt: ## every Go file is as gofmt writes it
 	@files=$$(gofmt -l .); test -z "$$files" || { echo 'not formatted, run gofmt -w on:'; echo "$$files"; exit 1; }
@@ -39,10 +39,13 @@ vuln: ## govulncheck, where its database can be reached
 	*) echo "$$out"; exit 1 ;; \
 	esac
 
-# internal/mutants runs the tests of others in processes of its own: `make test` has run it, and a race detector on
-# the driver would find nothing.
 race: ## every test under the race detector
-	packages=$$(go list ./... | grep -v '/internal/mutants$$'); go test -race $$packages
+	go test -race ./...
+
+# A build tag keeps them out of `make test`: each is a build of its own, some minutes in all.
+mutants: ## every deliberate fault is found by the test it names
+	go vet -tags mutants ./internal/mutants
+	go test -tags mutants -count=1 -timeout 60m ./internal/mutants
 
 bench-check: ## bench, a module of its own, builds and passes its tests
 	cd bench && go vet ./... && go build ./... && go test ./...

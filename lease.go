@@ -143,8 +143,10 @@ func (e *Executor) takeBack(claims *Claims, l *lostClaim) {
 			}
 		}()
 		certain, err := claims.takeBack(ctx, l)
-		e.observe(ctx, Event{Kind: EventTakenBack, ID: l.sent.ID, Took: time.Since(began), Err: err})
-		return certain || err == nil && time.Since(began) > claims.timeout
+		if done = certain || err == nil && time.Since(began) > claims.timeout; done {
+			e.observe(ctx, Event{Kind: EventTakenBack, ID: l.sent.ID, Took: time.Since(began)})
+		}
+		return done
 	})
 }
 

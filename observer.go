@@ -21,7 +21,7 @@ const (
 	EventSettled                         // its outcome was recorded, or never can be: State, Err
 	EventUnrecorded                      // it was not recorded in time, and recording goes on: State
 	EventExtended                        // a lease was extended, or not: Err
-	EventTakenBack                       // one look after a claim that was never answered: Err
+	EventTakenBack                       // a claim that was never answered stands no more; or it was not looked after: Err
 	EventSwept                           // the sweeper ended a pass: Count entries changed, Err
 	EventResolved                        // an operator decided: State is what stands now
 )

@@ -72,7 +72,8 @@ func TestEvents(t *testing.T) {
 		{"store down", func(t *testing.T, l *lab) {
 			l.store.hook(down)
 			l.Do(t.Context(), order, payload, never(t))
-			advance(time.Millisecond)
+			l.store.hook(nil)
+			advance(time.Minute)
 		}, []string{"claimed err", "taken_back"}},
 		{"claim lost", func(t *testing.T, l *lab) {
 			l.Do(t.Context(), order, payload, func(ctx context.Context) ([]byte, error) {

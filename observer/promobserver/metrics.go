@@ -107,7 +107,7 @@ func (o *Observer) makeKeepers(f *family) {
 	o.extendErrors = f.counter("retrysafe_extend_errors_total", "Extensions of a lease that failed: the store did not answer, or the claim was lost or declared over.")
 	o.swept = f.counter("retrysafe_swept_total", "Entries that the sweeper changed or dropped because their time was over.")
 	o.sweepErrors = f.counter("retrysafe_sweep_errors_total", "Passes of the sweeper that failed before their end.")
-	o.takenBack = f.counter("retrysafe_taken_back_total", "Looks after claims whose answer never came, to take them back; one claim may need several.")
+	o.takenBack = f.counter("retrysafe_taken_back_total", "Claims whose answer never came and that stand no more, or were given up.")
 	o.takeBackErrors = f.counter("retrysafe_take_back_errors_total", "Looks after claims whose answer never came that failed themselves.")
 	resolved := f.counters("retrysafe_resolved_total", "Decisions of operators, by the state that followed: completed, or free (released or forgotten).", "state")
 	o.completed, o.freed = resolved.WithLabelValues(retrysafe.Completed.String()), resolved.WithLabelValues(retrysafe.Free.String())
