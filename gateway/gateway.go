@@ -18,6 +18,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/retrysafe/retrysafe"
@@ -114,6 +115,7 @@ func (o *Options) fill() error {
 	if o.Guard.DocsBase == "" {
 		o.Guard.DocsBase = idemhttp.DefaultDocsBase
 	}
+	o.Guard.DocsBase = strings.TrimSuffix(o.Guard.DocsBase, "/")
 	o.Guard.MaxResponse = min(cmp.Or(o.Guard.MaxResponse, 1<<20), 1<<40)
 	return nil
 }

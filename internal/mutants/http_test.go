@@ -1,0 +1,152 @@
+//go:build mutants
+
+package mutants
+
+// Faults of the HTTP door on the way in: key, scope, body, fingerprint.
+
+const door = "idemhttp"
+
+var httpMutants = []mutant{
+	// The key.
+	{
+		fault: "of two key lines the first counts",
+		seen:  "KP-1: grimurrash/test-task2#73",
+		file:  "idemhttp/request.go",
+		old:   `if len(lines) > 1 {`,
+		new:   `if len(lines) > 99 {`,
+		pkg:   door, test: "TestTwoKeyLinesAreRefused/different",
+	},
+	{
+		fault: "a bare key with a comma is taken",
+		seen:  "KP-2: grimurrash/test-task2#86",
+		file:  "idemhttp/request.go",
+		old:   `case c == '"', c == ',', c == '\\':`,
+		new:   `case c == '"', c == '\\':`,
+		pkg:   door, test: "TestKeySyntax/KP-2 comma, lenient",
+	},
+	{
+		fault: "an empty key is taken for none",
+		seen:  "KP-4",
+		file:  "idemhttp/middleware.go",
+		old:   `len(lines) == 0 && !m.o.Required:`,
+		new:   `(len(lines) == 0 || lines[0] == "") && !m.o.Required:`,
+		pkg:   door, test: "TestKeySyntax/KP-4 empty, lenient",
+	},
+	{
+		fault: "keys that differ in case are one",
+		seen:  "KP-5: qonto/idempotent-request",
+		file:  "idemhttp/request.go",
+		old:   "\treturn field, \"\"\n}",
+		new:   "\treturn strings.ToLower(field), \"\"\n}",
+		pkg:   door, test: "TestKeyIdentity",
+	},
+	{
+		fault: "a key has no limit",
+		seen:  "KP-8: granit-fx/granit-dotnet#1151",
+		file:  "idemhttp/request.go",
+		old:   `len(key) > m.o.MaxKey`,
+		new:   `len(key) > 1<<20`,
+		pkg:   door, test: "TestKeySyntax/KP-8 64 KiB, lenient",
+	},
+
+	// The scope.
+	{
+		fault: "callers that nobody knows share a scope",
+		seen:  "TN-2: KanishJebaMathewM/Truxify#2387",
+		file:  "idemhttp/middleware.go",
+		old:   `if err != nil || scope == "" {`,
+		new:   "if err != nil {\n\t\tscope = \"anonymous\"\n\t}\n\tif scope == \"\" {",
+		pkg:   door, test: "TestSituations/scope source missing",
+	},
+
+	// The body.
+	{
+		fault: "a body that broke off is taken for whole",
+		seen:  "BE-4",
+		file:  "idemhttp/request.go",
+		old:   "case err != nil:\n\t\treturn nil, problem.BodyUnreadable\n",
+		new:   "case false:\n\t\treturn nil, problem.BodyUnreadable\n",
+		pkg:   door, test: "TestTruncatedUploadClaimsNothing/Content-Length",
+	},
+	{
+		fault: "the limit of a body is believed from its length",
+		seen:  "BE-1: paveg/hono-idempotency#79",
+		file:  "idemhttp/request.go",
+		old:   `if l.n -= int64(n); l.n < 0 {`,
+		new:   `if l.n -= int64(n); false {`,
+		pkg:   door, test: "TestBodyLimit/one more in chunks",
+	},
+	{
+		fault: "the handler's body is known to be empty",
+		seen:  "GW-1: net/http sends it again",
+		file:  "idemhttp/call.go",
+		old:   `r.Body = &c.body`,
+		new:   "r.Body = &c.body\n\tif c.body.r.Len() == 0 {\n\t\tr.Body = http.NoBody\n\t}",
+		pkg:   door, test: "TestHandlersBodyCannotBeRewound",
+	},
+
+	// The fingerprint.
+	{
+		fault: "the method is no part of the fingerprint",
+		seen:  "FP-8: nensii21/devlink#1195",
+		file:  "idemhttp/request.go",
+		old:   `r.Method, r.URL.EscapedPath(), `,
+		new:   `r.URL.EscapedPath(), `,
+		pkg:   door, test: "TestFingerprint/FP-8 another method",
+	},
+	{
+		fault: "the path is no part of the fingerprint",
+		seen:  "FP-11: fullstackhero/docs#240",
+		file:  "idemhttp/request.go",
+		old:   `r.Method, r.URL.EscapedPath(), `,
+		new:   `r.Method, `,
+		pkg:   door, test: "TestFingerprint/FP-11 another member of a collection",
+	},
+	{
+		fault: "the path is decoded before it is compared",
+		seen:  "GW-7",
+		file:  "idemhttp/request.go",
+		old:   `r.Method, r.URL.EscapedPath(), `,
+		new:   `r.Method, r.URL.Path, `,
+		pkg:   door, test: "TestFingerprint/GW-7 an encoded slash",
+	},
+	{
+		fault: "the query is no part of the fingerprint",
+		seen:  "FP-10: LabsCrypt/remitlend#1680",
+		file:  "idemhttp/request.go",
+		old:   `r.URL.RawQuery, `,
+		new:   ``,
+		pkg:   door, test: "TestFingerprint/FP-10 another value in the query",
+	},
+	{
+		fault: "the media type is no part of the fingerprint",
+		seen:  "FP-22: xavierjohn/Trellis#547",
+		file:  "idemhttp/request.go",
+		old:   `, mediaType(r.Header["Content-Type"])}`,
+		new:   `}`,
+		pkg:   door, test: "TestFingerprint/another media type",
+	},
+	{
+		fault: "a boundary made anew is another request",
+		seen:  "FP-16: chatvector-ai/chatvector-ai#520",
+		file:  "idemhttp/request.go",
+		old:   `mediaType(r.Header["Content-Type"])}`,
+		new:   `r.Header.Get("Content-Type")}`,
+		pkg:   door, test: "TestFingerprint/FP-16 another boundary is no other type",
+	},
+	{
+		fault: "the body is no part of the fingerprint",
+		seen:  "FP-8: ArcadeData/arcadedb#5023",
+		file:  "idemhttp/request.go",
+		old:   "\th.h.Write(body)\n",
+		new:   "",
+		pkg:   door, test: "TestFingerprint/FP-8 another byte of the body",
+	},
+	{
+		fault: "the parts of a request run together",
+		file:  "idemhttp/request.go",
+		old:   `uint64(len(part))), part...)`,
+		new:   `uint64(len(part)))[:len(h.head)], part...)`,
+		pkg:   door, test: "TestBordersBetweenThePartsOfARequest",
+	},
+}
