@@ -122,7 +122,7 @@ var ownerMutants = []mutant{
 		file:  "lease.go",
 		old:   `if e.draining && !inside {`,
 		new:   `if false && !inside {`,
-		pkg:   core, test: "TestDrainWaitsForOperations",
+		pkg:   core, test: "TestDrainRefusesWhatIsNew",
 	},
 	{
 		fault: "a drain does not wait for a record",
