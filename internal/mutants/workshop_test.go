@@ -74,6 +74,9 @@ func (w *workshop) overlay(t *testing.T, file, text string) string {
 	return list
 }
 
+// quick has our own packages compiled without optimisation: most of the time here is the compiler's.
+const quick = "-gcflags=./...=-N -l"
+
 // patience bounds one go command, the building included.
 const patience = 5 * time.Minute
 
@@ -92,7 +95,7 @@ func (w *workshop) run(t *testing.T, overlay, pkg string, tests []string, flags 
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	args := append([]string{"test", "-overlay=" + overlay, "-vet=off", "-count=1", "-timeout=60s", "-run=" + pattern(tests)}, flags...)
+	args := append([]string{"test", "-overlay=" + overlay, quick, "-vet=off", "-count=1", "-timeout=60s", "-run=" + pattern(tests)}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
 	cmd.Dir = w.root
 	b, err := cmd.CombinedOutput()
