@@ -11,7 +11,7 @@ import (
 // TestDrainRefusesWhatIsNew while an operation is still under way: another key, and a retry of the same.
 func TestDrainRefusesWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, &retrysafe.Options{Wait: time.Hour})
+		l := newLab(t, nil)
 		go l.Do(t.Context(), order, payload, slowly(time.Minute))
 		synctest.Wait()
 		drained := make(chan error, 1)

@@ -8,7 +8,6 @@ var answerMutants = []mutant{
 	// What an answer means.
 	{
 		fault: "a 504 counts as nothing happened",
-		seen:  "istio/istio#13851",
 		file:  "idemhttp/outcome.go",
 		old:   "if status >= 500 {\n\t\treturn retrysafe.UnknownAnswered",
 		new:   "if status >= 500 {\n\t\treturn retrysafe.Free",
@@ -57,7 +56,6 @@ var answerMutants = []mutant{
 	// What is kept.
 	{
 		fault: "a 103 is taken for the answer",
-		seen:  "RC-17",
 		file:  "idemhttp/recorder.go",
 		old: `	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		if rec.status == 0 && rec.call.r.ProtoAtLeast(1, 1) { // RFC 9110, 15.2
@@ -114,14 +112,6 @@ var answerMutants = []mutant{
 		new:   ``,
 		pkg:   door, test: "TestCompressionOutside",
 	},
-	{
-		fault: "a handler may take the connection, and nothing is recorded",
-		seen:  "CR-4: VilledeMontreal/express-idempotency#32",
-		file:  "idemhttp/recorder.go",
-		old:   `return nil, nil, fmt.Errorf("idemhttp: hijack of a guarded request: %w", http.ErrNotSupported)`,
-		new:   `return http.NewResponseController(rec.w).Hijack()`,
-		pkg:   door, test: "TestHijackIsRefused/http.Hijacker",
-	},
 
 	// What a retry is told.
 	{
@@ -134,7 +124,6 @@ var answerMutants = []mutant{
 	},
 	{
 		fault: "a replay may be kept by caches",
-		seen:  "HR-11",
 		file:  "idemhttp/replay.go",
 		old:   "\t\th.Set(\"Cache-Control\", \"no-store\")\n",
 		new:   "",

@@ -4,4 +4,8 @@
 //
 // The package has no code of its own beside its tests. The faults are tables, a file for each subject; a new
 // promise deserves a row. Source files are never touched: the go command reads a broken copy in their place.
+//
+// Each fault is a build of its own, so the tests stand behind the build tag mutants, and `make mutants` runs them:
+//
+//	go test -tags mutants -v ./internal/mutants   # with a table of the faults and what found them
 package mutants

@@ -26,7 +26,6 @@ var httpMutants = []mutant{
 	},
 	{
 		fault: "an empty key is taken for none",
-		seen:  "KP-4",
 		file:  "idemhttp/middleware.go",
 		old:   `len(lines) == 0 && !m.o.Required:`,
 		new:   `(len(lines) == 0 || lines[0] == "") && !m.o.Required:`,
@@ -62,7 +61,6 @@ var httpMutants = []mutant{
 	// The body.
 	{
 		fault: "a body that broke off is taken for whole",
-		seen:  "BE-4",
 		file:  "idemhttp/request.go",
 		old:   "case err != nil:\n\t\treturn nil, problem.BodyUnreadable\n",
 		new:   "case false:\n\t\treturn nil, problem.BodyUnreadable\n",
@@ -78,7 +76,7 @@ var httpMutants = []mutant{
 	},
 	{
 		fault: "the handler's body is known to be empty",
-		seen:  "GW-1: net/http sends it again",
+		seen:  "GW-1: httputil.ReverseProxy",
 		file:  "idemhttp/call.go",
 		old:   `r.Body = &c.body`,
 		new:   "r.Body = &c.body\n\tif c.body.r.Len() == 0 {\n\t\tr.Body = http.NoBody\n\t}",
@@ -104,7 +102,6 @@ var httpMutants = []mutant{
 	},
 	{
 		fault: "the path is decoded before it is compared",
-		seen:  "GW-7",
 		file:  "idemhttp/request.go",
 		old:   `r.Method, r.URL.EscapedPath(), `,
 		new:   `r.Method, r.URL.Path, `,
@@ -120,7 +117,6 @@ var httpMutants = []mutant{
 	},
 	{
 		fault: "the media type is no part of the fingerprint",
-		seen:  "FP-22: xavierjohn/Trellis#547",
 		file:  "idemhttp/request.go",
 		old:   `, mediaType(r.Header["Content-Type"])}`,
 		new:   `}`,

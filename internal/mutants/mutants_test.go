@@ -59,24 +59,29 @@ func TestMutants(t *testing.T) {
 	t.Log("\n" + report(verdicts))
 }
 
-// wantPassing runs every test that is named, a package at a time.
+// wantPassing runs every test that is named, as many at once as are built in one way.
 func wantPassing(t *testing.T, w *workshop, all []mutant) {
-	tests := map[string][]string{}
+	type build struct {
+		pkg  string
+		slow bool
+	}
+	tests := map[build][]string{}
 	for _, m := range all {
-		if !slices.Contains(tests[m.pkg], m.test) {
-			tests[m.pkg] = append(tests[m.pkg], m.test)
+		b := build{m.pkg, w.needsSlow(t, m.pkg, m.test)}
+		if !slices.Contains(tests[b], m.test) {
+			tests[b] = append(tests[b], m.test)
 		}
 	}
-	for pkg, names := range tests {
-		t.Run(pkg, func(t *testing.T) {
+	for b, names := range tests {
+		t.Run(b.pkg, func(t *testing.T) {
 			t.Parallel()
-			r := w.run(t, "", pkg, names, "-v")
+			r := w.run(t, map[string]string{}, b.pkg, names, "-v")
 			if r.failed {
-				t.Errorf("the tests of %s fail on the code as it is:\n%s", pkg, r.output)
+				t.Errorf("tests of %s fail on the code as it is:\n%s", b.pkg, r.output)
 			}
 			for _, name := range names {
 				if !r.says("PASS", name) {
-					t.Errorf("%s has no test %q that passes: name in the mutant one that does", pkg, name)
+					t.Errorf("%s has no test %q that passes: name in the mutant one that does", b.pkg, name)
 				}
 			}
 		})

@@ -24,7 +24,7 @@ var ownerMutants = []mutant{
 	},
 	{
 		fault: "recording is given up at the first error",
-		seen:  "SO-7: powertools-lambda-typescript#2944",
+		seen:  "SO-7: aws-powertools/powertools-lambda-typescript#2944",
 		file:  "lease.go",
 		old:   "\t\tif final {\n\t\t\tsettled <- err\n\t\t}\n\t\treturn final\n",
 		new:   "\t\tif final {\n\t\t\tsettled <- err\n\t\t}\n\t\treturn true\n",
@@ -32,7 +32,7 @@ var ownerMutants = []mutant{
 	},
 	{
 		fault: "an operation that fails counts as nothing happened",
-		seen:  "CR-7: powertools-lambda-python#801",
+		seen:  "CR-7: aws-powertools/powertools-lambda-python#801",
 		file:  "executor.go",
 		old:   `return Outcome{Reason: "the operation returned an error"}`,
 		new:   `return Outcome{State: Free}`,

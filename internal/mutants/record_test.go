@@ -54,7 +54,7 @@ var recordMutants = []mutant{
 	},
 	{
 		fault: "an empty answer comes back as none",
-		seen:  "SV-4: powertools-lambda-python#8090",
+		seen:  "SV-4: aws-powertools/powertools-lambda-python#8090",
 		file:  "entry.go",
 		old:   `if r.answer != nil {`,
 		new:   `if len(r.answer) > 0 {`,

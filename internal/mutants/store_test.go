@@ -35,7 +35,7 @@ var storeMutants = []mutant{
 	},
 	{
 		fault: "swap does not ask what it replaces",
-		seen:  "CC-4: powertools-lambda-typescript#5714",
+		seen:  "CC-4: aws-powertools/powertools-lambda-typescript#5714",
 		file:  "store/memstore/memstore.go",
 		old:   "if !ok || standing.Rev != old {\n\t\treturn refusal(sh, standing, ok, ok &&",
 		new:   "if !ok {\n\t\treturn refusal(sh, standing, ok, ok &&",
@@ -65,7 +65,7 @@ var storeMutants = []mutant{
 	},
 	{
 		fault: "delete does not ask what it removes",
-		seen:  "CC-5: powertools-lambda-typescript#5675",
+		seen:  "CC-5: aws-powertools/powertools-lambda-typescript#5675",
 		file:  "store/memstore/memstore.go",
 		old:   "if !ok || standing.Rev != old {\n\t\treturn refusal(sh, standing, ok, !ok)",
 		new:   "if !ok {\n\t\treturn refusal(sh, standing, ok, !ok)",

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,27 +56,50 @@ func (w *workshop) try(t *testing.T, m mutant) verdict {
 	if flaw != "" {
 		return verdict{mutant: m, flaw: flaw}
 	}
-	r := w.run(t, w.overlay(t, m.file, text), m.pkg, []string{m.test})
+	copied := filepath.Join(t.TempDir(), filepath.Base(m.file))
+	if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
+		t.Fatalf("write a broken copy of %s: %v", m.file, err)
+	}
+	r := w.run(t, map[string]string{w.path(m.file): copied}, m.pkg, []string{m.test})
 	return verdict{m, r.took, r.judge(m.test)}
 }
 
-// overlay writes text as a broken copy of file, and the map that tells the go command of it (go help build).
-func (w *workshop) overlay(t *testing.T, file, text string) string {
+// path is where a file of the module stands.
+func (w *workshop) path(file string) string { return filepath.Join(w.root, filepath.FromSlash(file)) }
+
+// Most of the time here is the compiler's. It need not optimise what runs once, and it spends on these files of the
+// core, for the many types in them, as much as on all its other tests together: they are left out where the test
+// that is run does not stand there.
+const quick = "-gcflags=./...=-N -l"
+
+var slow = []string{"codec_test.go", "codec_version_test.go", "observer_test.go"}
+
+// needsSlow tells whether a test stands in a file that takes the compiler long.
+func (w *workshop) needsSlow(t *testing.T, pkg, test string) bool {
 	t.Helper()
-	dir := t.TempDir()
-	copied, list := filepath.Join(dir, filepath.Base(file)), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(w.root, filepath.FromSlash(file)): copied}})
+	name, _, _ := strings.Cut(test, "/")
+	return pkg == core && slices.ContainsFunc(slow, func(file string) bool {
+		text, err := os.ReadFile(w.path(file))
+		if err != nil {
+			t.Fatalf("look for %s: %v: take the file off the list of slow ones", name, err)
+		}
+		return strings.Contains(string(text), "func "+name+"(")
+	})
+}
+
+// overlay writes down for the go command what it reads in place of some files; "" is no file (go help build).
+func (w *workshop) overlay(t *testing.T, replace map[string]string) string {
+	t.Helper()
+	list := filepath.Join(t.TempDir(), "overlay.json")
+	b, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err == nil {
-		err = errors.Join(os.WriteFile(copied, []byte(text), 0o600), os.WriteFile(list, replace, 0o600))
+		err = os.WriteFile(list, b, 0o600)
 	}
 	if err != nil {
-		t.Fatalf("write a broken copy of %s: %v", file, err)
+		t.Fatalf("write %s: %v", list, err)
 	}
 	return list
 }
-
-// quick has our own packages compiled without optimisation: most of the time here is the compiler's.
-const quick = "-gcflags=./...=-N -l"
 
 // patience bounds one go command, the building included.
 const patience = 5 * time.Minute
@@ -87,9 +111,16 @@ type result struct {
 	took   time.Duration
 }
 
-// run runs the named tests of one package, and no other, over an overlay, "" for none.
-func (w *workshop) run(t *testing.T, overlay, pkg string, tests []string, flags ...string) result {
+// run runs the named tests of one package, and no other, with other files in place of some. The tests stand all in
+// slow files, or none does.
+func (w *workshop) run(t *testing.T, replace map[string]string, pkg string, tests []string, flags ...string) result {
 	t.Helper()
+	if pkg == core && !w.needsSlow(t, pkg, tests[0]) {
+		for _, file := range slow {
+			replace[w.path(file)] = ""
+		}
+	}
+	overlay := w.overlay(t, replace)
 	w.turns <- struct{}{}
 	defer func() { <-w.turns }()
 	began := time.Now()
@@ -156,17 +187,18 @@ func TestMutantsThatCountForNothing(t *testing.T) {
 		m    mutant
 		want string // part of the flaw
 	}{
-		{"no fault at all", mutant{file: "key.go", old: "package retrysafe\n", new: "package retrysafe\n\n"}, "survived"},
-		{"no Go", mutant{file: "key.go", old: "package retrysafe\n", new: "package\n"}, "does not compile"},
-		{"a type that does not fit", mutant{file: "key.go", old: "type ID [32]byte", new: "type ID [31]byte"}, "does not compile"},
-		{"text that is gone", mutant{file: "key.go", old: "package idem\n"}, "stands there 0 times"},
-		{"text that stands there twice", mutant{file: "key.go", old: "func "}, "times, want once"},
-		{"file that is gone", mutant{file: "keys.go", old: "package retrysafe\n"}, "went stale"},
+		{"no fault at all", mutant{file: "internal/sfv/sfv.go", old: "package sfv\n", new: "package sfv\n\n"}, "survived"},
+		{"no Go", mutant{file: "internal/sfv/sfv.go", old: "package sfv\n", new: "package\n"}, "does not compile"},
+		{"a type that does not fit", mutant{file: "internal/sfv/sfv.go", old: "func Quote(s string)", new: "func Quote(s int)"}, "does not compile"},
+		{"a fault that another test finds", mutant{file: "internal/sfv/sfv.go", old: "\tif err := s.parameters(); err != nil {", new: "\tif err := s.parameters(); false {"}, "survived"},
+		{"text that is gone", mutant{file: "internal/sfv/sfv.go", old: "package idem\n"}, "stands there 0 times"},
+		{"text that stands there twice", mutant{file: "internal/sfv/sfv.go", old: "func "}, "times, want once"},
+		{"file that is gone", mutant{file: "internal/sfv/sfvs.go", old: "package sfv\n"}, "went stale"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			tt.m.pkg, tt.m.test = ".", "TestParseID"
+			tt.m.pkg, tt.m.test = "internal/sfv", "TestQuote"
 			if got := w.try(t, tt.m).flaw; !strings.Contains(got, tt.want) {
 				t.Errorf("verdict %q, want %q", got, tt.want)
 			}
