@@ -17,7 +17,7 @@ demo: ## retries against a payment API, with and without keys, in the terminal
 test: ## every test
 	go test ./...
 
-check: fmt vet lint vuln test race bench-check ## all that CI runs
+check: fmt vet lint vuln test race bench-check mutants ## all that CI runs
 
 fmt: ## every Go file is as gofmt writes it
 	@files=$$(gofmt -l .); test -z "$$files" || { echo 'not formatted, run gofmt -w on:'; echo "$$files"; exit 1; }
@@ -43,7 +43,7 @@ race: ## every test under the race detector
 	go test -race ./...
 
 # A build tag keeps them out of `make test`: each is a build of its own, some minutes in all.
-mutants: ## every deliberate fault is found by the test it names (some minutes; not part of check)
+mutants: ## every deliberate fault is found by the test it names
 	go vet -tags mutants ./internal/mutants
 	go test -tags mutants -count=1 -timeout 60m ./internal/mutants
 

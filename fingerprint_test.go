@@ -86,8 +86,8 @@ func TestMismatchOnEveryPath(t *testing.T) {
 		{"failed", func(t *testing.T, l *lab) {
 			l.settle(t, l.mustClaim(t, hold, retrysafe.Won), retrysafe.Outcome{State: retrysafe.UnknownAnswered})
 		}, retrysafe.ErrMismatch},
-		{"retention over", func(t *testing.T, l *lab) { l.mustDo(t, paid); advance(hold.Retention) }, retrysafe.ErrMismatch},
-		{"tombstone", func(t *testing.T, l *lab) { l.mustDo(t, paid); advance(hold.Retention); l.Sweep(t.Context()) }, retrysafe.ErrMismatch},
+		{"retention over", func(t *testing.T, l *lab) { l.mustDo(t, paid); advance(hold.Retention + time.Millisecond) }, retrysafe.ErrMismatch},
+		{"tombstone", func(t *testing.T, l *lab) { l.mustDo(t, paid); advance(hold.Retention + time.Millisecond); l.Sweep(t.Context()) }, retrysafe.ErrMismatch},
 		{"forgotten by an operator", func(t *testing.T, l *lab) {
 			l.mustDo(t, paid)
 			l.Forget(t.Context(), order.ID(), "ann", "double entry", true)

@@ -57,6 +57,13 @@ var claimMutants = []mutant{
 		pkg:   core, test: "TestRejectedDuplicateChangesNothing",
 	},
 	{
+		fault: "a mismatch is swallowed where the outcome is unknown",
+		file:  "claim.go",
+		old:   `if s.compared() {`,
+		new:   `if s.compared() && s != held && s != lapsedHold {`,
+		pkg:   core, test: "TestMismatchOnEveryPath/unknown",
+	},
+	{
 		fault: "a takeover does not compare the fingerprint",
 		file:  "claim.go",
 		old:   `if s.compared() {`,
