@@ -87,7 +87,11 @@ func TestMismatchOnEveryPath(t *testing.T) {
 			l.settle(t, l.mustClaim(t, hold, retrysafe.Won), retrysafe.Outcome{State: retrysafe.UnknownAnswered})
 		}, retrysafe.ErrMismatch},
 		{"retention over", func(t *testing.T, l *lab) { l.mustDo(t, paid); advance(hold.Retention + time.Millisecond) }, retrysafe.ErrMismatch},
-		{"tombstone", func(t *testing.T, l *lab) { l.mustDo(t, paid); advance(hold.Retention + time.Millisecond); l.Sweep(t.Context()) }, retrysafe.ErrMismatch},
+		{"tombstone", func(t *testing.T, l *lab) {
+			l.mustDo(t, paid)
+			advance(hold.Retention + time.Millisecond)
+			l.Sweep(t.Context())
+		}, retrysafe.ErrMismatch},
 		{"forgotten by an operator", func(t *testing.T, l *lab) {
 			l.mustDo(t, paid)
 			l.Forget(t.Context(), order.ID(), "ann", "double entry", true)
