@@ -68,6 +68,10 @@ type Entry struct {
 	TTL         time.Duration // after Stamp: memory ends; 0 is never
 	Body        []byte
 	Stamp       time.Time // of this write, on the store's clock
+
+	// Orphan says, of an entry in flight that was read, that its owner is gone for certain: the store lives in
+	// one process, and another one wrote the entry. Its lease is over, whatever is left of it. It is not kept.
+	Orphan bool
 }
 
 // epoch returns the fencing number: a fresh claim's is its stamp, so that it needs no second store call.
@@ -76,6 +80,13 @@ func (e Entry) epoch() int64 {
 		return e.Stamp.UnixMicro()
 	}
 	return e.Epoch
+}
+
+// Check tells whether the entry can be read: its version, its checksum over the body and over every field that a
+// decision hangs on. The error is [ErrUnreadable].
+func (e *Entry) Check() error {
+	_, err := e.record()
+	return err
 }
 
 // An Act is one deed of an operator, kept in the entry's history.

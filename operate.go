@@ -35,7 +35,10 @@ func view(e Entry, rec record, now time.Time) Record {
 		Reason: rec.reason, NotKept: rec.notKept, Answer: rec.answer, Policy: rec.policy, History: rec.history}
 	_, full := carried(e, rec)
 	r.Started = time.UnixMicro(full.started)
-	if e.Due > 0 {
+	switch {
+	case e.Orphan:
+		r.Expires = now
+	case e.Due > 0:
 		r.Expires = e.Stamp.Add(e.Due)
 	}
 	s := meet(&e, rec.policy.OnLeaseEnd, now)

@@ -42,7 +42,7 @@ func carried(e Entry, rec record) (Entry, record) {
 	if rec.started == 0 {
 		rec.started = e.Stamp.UnixMicro()
 	}
-	e.Epoch, e.Rev = e.epoch(), NewRev()
+	e.Epoch, e.Rev, e.Orphan = e.epoch(), NewRev(), false
 	return e, rec
 }
 
@@ -215,6 +215,9 @@ func rebased(e Entry, rec record, now time.Time) Entry {
 		rec.finished = e.Stamp.UnixMicro()
 	}
 	age := now.Sub(e.Stamp)
+	if e.Orphan {
+		age = max(age, e.Due)
+	}
 	e, rec = carried(e, rec)
 	e.Due = max(e.Due-age, 0)
 	if e.TTL > 0 {

@@ -72,7 +72,7 @@ func meet(e *Entry, policy LeaseEnd, now time.Time) situation {
 	case Free:
 		return free
 	case InFlight:
-		if age < e.Due {
+		if age < e.Due && !e.Orphan {
 			return live
 		}
 		return lapsedHold + situation(min(policy, Recover))

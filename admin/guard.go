@@ -83,6 +83,12 @@ func canonicalHost(host string) string {
 	return host
 }
 
+// CheckHosts refuses what New would refuse as Options.Hosts.
+func CheckHosts(hosts []string) error {
+	_, err := parseHosts(hosts)
+	return err
+}
+
 func parseHosts(given []string) (map[string]bool, error) {
 	hosts := map[string]bool{}
 	for _, h := range given {

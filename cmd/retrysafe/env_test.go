@@ -107,6 +107,7 @@ func TestEnvironmentStarts(t *testing.T) {
 	t.Setenv("RETRYSAFE_ADMIN_TOKEN", token)
 	t.Setenv("RETRYSAFE_ADMIN", "http://127.0.0.1:0") // with the scheme, as the key commands take it
 	t.Setenv("RETRYSAFE_LISTEN", "127.0.0.1:0")
+	t.Setenv("RETRYSAFE_STORE", "pebble:"+t.TempDir())
 	t.Setenv("RETRYSAFE_REQUIRE_KEY", "true")
 	l := startBare(t, "gateway", "--upstream", startPayments(t).url)
 	l.send(t, "POST", "/charges", "", charge(100)).wantProblem(t, 400, "key-missing")

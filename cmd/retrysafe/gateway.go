@@ -32,7 +32,7 @@ type gatewayCmd struct {
 	Upstream string `required:"" placeholder:"URL" help:"The API to guard, like http://127.0.0.1:9090."`
 	Listen   string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where callers connect. Default ${default}."`
 	Admin    string `default:"127.0.0.1:8081" placeholder:"ADDR" help:"Where operators connect: keys, metrics, health. Default ${default}."`
-	Store    string `default:"memory:" placeholder:"STORE" help:"Where keys are kept. memory: forgets them when the gateway ends. Default ${default}."`
+	Store    string `default:"pebble:./retrysafe-data" placeholder:"STORE" help:"Where keys are kept: pebble:DIR in a folder of this machine, which one gateway uses at a time; memory: forgets them when the gateway ends. Default ${default}."`
 
 	RequireKey bool     `help:"Refuse POST and PATCH without a key, with 400. Without it they pass unguarded."`
 	Wait       duration `default:"0s" help:"How long a retry waits for the first attempt before it gets 409. Default ${default}."`
@@ -69,27 +69,66 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
 	if c.LogFormat == "json" {
 		log = slog.New(slog.NewJSONHandler(lines, nil))
 	}
-	g, err := c.assemble(log)
+	given, err := c.check()
 	if err != nil {
 		return err
-	}
-	if err := g.executor.Open(ctx); err != nil {
-		if errors.Is(err, retrysafe.ErrInvalid) {
-			return usage("--fingerprint-keys: %v", err)
-		}
-		return fmt.Errorf("--store %s: %w", c.Store, err)
 	}
 	public, err := listen("--listen", c.Listen)
 	if err != nil {
 		return err
 	}
+	defer public.Close()
 	operators, err := listen("--admin", c.Admin)
 	if err != nil {
-		public.Close()
 		return err
 	}
+	defer operators.Close()
+	store, err := openStore(c.Store, log)
+	if err != nil {
+		return err
+	}
+	g, err := c.assemble(ctx, given, store, log)
+	if err != nil {
+		return errors.Join(err, store.close())
+	}
 	g.announce(s, public, operators)
-	return g.serve(ctx, public, operators, time.Duration(c.DrainTimeout))
+	return errors.Join(g.serve(ctx, public, operators, time.Duration(c.DrainTimeout)), store.close())
+}
+
+// A given is what flags say, read and checked.
+type given struct {
+	upstream *url.URL
+	trusted  []netip.Prefix
+	keys     [][]byte
+}
+
+// check reads what the flags say before anything is opened.
+func (c *gatewayCmd) check() (g given, err error) {
+	if g.upstream, err = parseUpstream(c.Upstream); err != nil {
+		return g, err
+	}
+	if g.trusted, err = parsePrefixes("--trust-proxy", c.TrustProxy); err != nil {
+		return g, err
+	}
+	if err := errors.Join(checkHeaderName("--scope-header", c.ScopeHeader), checkDocsBase(c.DocsBase)); err != nil {
+		return g, err
+	}
+	for _, f := range []struct {
+		name  string
+		value duration
+	}{{"--lease", c.Lease}, {"--retention", c.Retention}, {"--record-wait", c.RecordWait}, {"--upstream-timeout", c.UpstreamTimeout}, {"--upstream-idle", c.UpstreamIdle}} {
+		if f.value == 0 {
+			return g, usage("%s: 0s makes no sense here: want a positive duration", f.name)
+		}
+	}
+	if _, err := c.token(); err != nil {
+		return g, err
+	}
+	if err := admin.CheckHosts(c.AdminHost); err != nil {
+		return g, usage("--admin-host: %v", err)
+	}
+	g.keys, err = readFingerprintKeys(c.FingerprintKeys)
+	return g, err
 }
 
 func listen(flag, addr string) (net.Listener, error) {
@@ -118,26 +157,20 @@ type server struct {
 }
 
 // assemble puts the parts together, by hand: store, executor, gateway, admin.
-func (c *gatewayCmd) assemble(log *slog.Logger) (*server, error) {
-	upstream, err := parseUpstream(c.Upstream)
-	if err != nil {
-		return nil, err
-	}
-	trusted, err := parsePrefixes("--trust-proxy", c.TrustProxy)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(checkHeaderName("--scope-header", c.ScopeHeader), checkDocsBase(c.DocsBase)); err != nil {
-		return nil, err
-	}
+func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, log *slog.Logger) (*server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	executor, err := c.executor(log, registry)
+	executor, err := c.executor(store.Store, given.keys, log, registry)
 	if err != nil {
 		return nil, err
 	}
+	if err := executor.Open(ctx); errors.Is(err, retrysafe.ErrInvalid) {
+		return nil, usage("--fingerprint-keys: %v", err)
+	} else if err != nil {
+		return nil, fmt.Errorf("--store %s: %w", c.Store, err)
+	}
 	s := &server{executor: executor, log: log, shared: c.ScopeHeader == "", required: c.RequireKey}
-	if s.gateway, err = gateway.New(executor, upstream, c.scope(trusted), c.gatewayOptions(log, trusted)); err != nil {
+	if s.gateway, err = gateway.New(executor, given.upstream, c.scope(given.trusted), c.gatewayOptions(log, given.trusted)); err != nil {
 		return nil, usage("%v", err)
 	}
 	token, file, err := c.tokenOrNew()
@@ -146,21 +179,10 @@ func (c *gatewayCmd) assemble(log *slog.Logger) (*server, error) {
 	}
 	s.tokenFile = file
 	s.admin, err = admin.New(executor, &admin.Options{Token: token, Hosts: c.AdminHost, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), DocsBase: c.DocsBase, Logger: log})
-	if err != nil { // the token is checked already
-		return nil, usage("--admin-host: %v", err)
-	}
-	return s, nil
+	return s, err
 }
 
-func (c *gatewayCmd) executor(log *slog.Logger, registry *prometheus.Registry) (*retrysafe.Executor, error) {
-	store, err := openStore(c.Store)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := readFingerprintKeys(c.FingerprintKeys)
-	if err != nil {
-		return nil, err
-	}
+func (c *gatewayCmd) executor(store retrysafe.Store, keys [][]byte, log *slog.Logger, registry *prometheus.Registry) (*retrysafe.Executor, error) {
 	observer, err := promobserver.New(registry)
 	if err != nil {
 		return nil, err
@@ -171,14 +193,6 @@ func (c *gatewayCmd) executor(log *slog.Logger, registry *prometheus.Registry) (
 	}
 	if c.OnLeaseEnd == "rerun" {
 		o.OnLeaseEnd = retrysafe.Rerun
-	}
-	for _, f := range []struct {
-		name  string
-		value duration
-	}{{"--lease", c.Lease}, {"--retention", c.Retention}, {"--record-wait", c.RecordWait}, {"--upstream-timeout", c.UpstreamTimeout}, {"--upstream-idle", c.UpstreamIdle}} {
-		if f.value == 0 {
-			return nil, usage("%s: 0s makes no sense here: want a positive duration", f.name)
-		}
 	}
 	return retrysafe.New(store, o)
 }

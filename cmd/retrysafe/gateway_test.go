@@ -151,7 +151,7 @@ func TestAddressInUse(t *testing.T) {
 // A gateway that is given no token makes one, for its owner's eyes only, and finds it again at the next start.
 func TestTokenFile(t *testing.T) {
 	t.Chdir(t.TempDir())
-	args := []string{"gateway", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}
+	args := []string{"gateway", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "memory:"}
 	l := startBare(t, args...)
 	l.stderr.await(t, `^retrysafe: the admin token is in \./retrysafe-admin-token$`)
 	info, err := os.Stat(defaultTokenFile)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -106,8 +107,11 @@ type lab struct {
 // unless the test took the status, and have said no secret.
 func startGateway(t *testing.T, upstream string, flags ...string) *lab {
 	t.Helper()
-	args := append([]string{"--admin-token", token, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, flags...)
-	return startBare(t, append([]string{"gateway", "--upstream", upstream}, args...)...)
+	args := []string{"gateway", "--upstream", upstream, "--admin-token", token, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}
+	if !slices.Contains(flags, "--store") {
+		args = append(args, "--store", "pebble:"+filepath.Join(t.TempDir(), "keys"))
+	}
+	return startBare(t, append(args, flags...)...)
 }
 
 // startBare is startGateway with all arguments given.

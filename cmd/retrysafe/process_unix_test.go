@@ -17,7 +17,7 @@ type process struct {
 func startProcess(t *testing.T, upstream string) *process {
 	t.Helper()
 	cmd := exec.Command("retrysafe", "gateway", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-	cmd.Env = append(cmd.Environ(), "RETRYSAFE_ADMIN_TOKEN="+token)
+	cmd.Env = append(cmd.Environ(), "RETRYSAFE_ADMIN_TOKEN="+token, "RETRYSAFE_STORE=pebble:"+t.TempDir())
 	p := &process{&lab{stderr: newTranscript(), status: make(chan int, 1), client: newClient()}, cmd}
 	cmd.Stderr = p.stderr
 	if err := cmd.Start(); err != nil {

@@ -1,20 +1,46 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"strings"
 
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/store/memstore"
+	"github.com/retrysafe/retrysafe/store/pebblestore"
 )
 
+// A keeper is an open store, and what this build can do with it beyond the Store interface.
+type keeper struct {
+	retrysafe.Store
+	backup func(ctx context.Context, dir string) error // nil: it cannot
+	close  func() error
+}
+
 // openStore is the one place that knows the stores there are.
-func openStore(url string) (retrysafe.Store, error) {
+func openStore(url string, log *slog.Logger) (*keeper, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch {
 	case scheme == "memory" && rest == "":
-		return memstore.New(nil), nil
+		return &keeper{Store: memstore.New(nil), close: func() error { return nil }}, nil
 	case scheme == "memory":
 		return nil, usage("--store: memory: takes nothing behind the colon")
+	case scheme == "pebble" && rest != "":
+		return openPebble(rest, log)
+	case scheme == "pebble":
+		return nil, usage("--store: pebble: wants a folder behind the colon, like pebble:./retrysafe-data")
 	}
-	return nil, usage("--store: %q is no store this build knows: want memory:", scheme) // what follows may hold a password
+	return nil, usage("--store: %q is no store this build knows: want pebble:DIR or memory:", scheme) // what follows may hold a password
+}
+
+func openPebble(dir string, log *slog.Logger) (*keeper, error) {
+	s, err := pebblestore.Open(dir, &pebblestore.Options{Logger: log})
+	switch {
+	case errors.Is(err, pebblestore.ErrInUse), errors.Is(err, pebblestore.ErrNewer), errors.Is(err, retrysafe.ErrInvalid):
+		return nil, usage("--store: %v", err)
+	case err != nil:
+		return nil, err
+	}
+	return &keeper{Store: s, backup: s.Backup, close: s.Close}, nil
 }

@@ -1,0 +1,254 @@
+// Package pebblestore is a Store in one folder of the local disk, on Pebble: durable, for one process, with a
+// cost that does not grow with the number of keys.
+//
+// A write has returned when its bytes are synced to the disk, and is shown to nobody before: Pebble itself shows
+// a synced write to readers while its sync is still under way, so the store keeps the entry locked until then.
+// Writes that arrive during a sync travel together in the next one.
+//
+// The folder belongs to one process at a time. When it is opened again, what was in flight has lost its owner:
+// such entries are [retrysafe.Entry.Orphan] at once, whatever is left of their leases.
+//
+// A full disk refuses new keys with [ErrFull] and still records outcomes, out of a reserve that the store keeps
+// on the disk. Any other error of the disk ends the store: every call from then on fails, since nobody can know
+// what a disk holds that failed to sync. Open the folder again.
+package pebblestore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/retrysafe/retrysafe"
+)
+
+// Options are what a Store does. Nil, and the zero value of each field, is the default.
+type Options struct {
+	CacheBytes int64        // of memory for blocks that were read. Defaults to 32 MiB
+	Reserve    int64        // bytes on the disk kept back for outcomes when it is full. Defaults to 64 MiB
+	Logger     *slog.Logger // never told a key or a payload. Defaults to silence
+
+	disk   vfs.FS // defaults to the real one
+	noSync bool   // for the test that shows what it would cost
+}
+
+// Errors of a Store beside those of the contract.
+var (
+	// ErrFull says that the disk is full. Nothing was written.
+	ErrFull = errors.New("disk is full")
+	// ErrInUse says that another process has the folder open.
+	ErrInUse = errors.New("folder is in use by another process")
+	// ErrNewer says that a newer version of retrysafe wrote the folder.
+	ErrNewer = errors.New("folder was written by a newer version")
+)
+
+// stripes are the locks that entries share by their ID. A lock is held for as long as a sync takes, so there are
+// many.
+const stripes = 1 << 13
+
+// A Store keeps entries in a folder. Use Open, and Close when it is no longer used.
+type Store struct {
+	db      *pebble.DB
+	lock    *pebble.Lock
+	disk    vfs.FS
+	log     *slog.Logger
+	reserve *reserve
+	clock   clock
+	boot    boot
+	meta    meta
+	sync    *pebble.WriteOptions
+
+	stripes [stripes]chan struct{} // locks that give way to a context
+	queue   chan *write
+	over    atomic.Pointer[error] // why the store takes no calls any more
+	ended   chan struct{}         // closed when over is set
+	commits sync.WaitGroup        // the goroutine that commits
+	using   sync.RWMutex          // read-locked by every call: Pebble is closed when none is left
+}
+
+var (
+	_ retrysafe.Store     = (*Store)(nil)
+	_ retrysafe.Inspector = (*Store)(nil)
+)
+
+// Open opens the folder dir, and makes it if it does not exist. It starts goroutines that Close ends.
+//
+// Errors: ErrInUse, ErrNewer, and what the disk says.
+func Open(dir string, o *Options) (*Store, error) {
+	s, err := open(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("pebblestore: open %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func open(dir string, given *Options) (*Store, error) {
+	var o Options
+	if given != nil {
+		o = *given
+	}
+	if o.CacheBytes < 0 || o.Reserve < 0 {
+		return nil, fmt.Errorf("%w: CacheBytes and Reserve must not be negative", retrysafe.ErrInvalid)
+	}
+	if o.disk == nil {
+		o.disk = vfs.Default
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{disk: o.disk, log: o.Logger, queue: make(chan *write, queueLength), ended: make(chan struct{}), sync: pebble.Sync}
+	if o.noSync {
+		s.sync = pebble.NoSync
+	}
+	for i := range s.stripes {
+		s.stripes[i] = make(chan struct{}, 1)
+	}
+	if err := makeFolder(o.disk, dir); err != nil {
+		return nil, err
+	}
+	s.reserve = newReserve(o.disk, dir, cmp.Or(o.Reserve, 64<<20), o.Logger)
+	lock, err := lockFolder(o.disk, dir)
+	if err != nil {
+		return nil, err
+	}
+	if s.db, err = pebble.Open(dir, s.engine(vfs.OnDiskFull(o.disk, s.reserve.release), lock, o.CacheBytes)); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.lock = lock
+	if err := s.begin(); err != nil {
+		return nil, errors.Join(err, s.db.Close(), lock.Close())
+	}
+	s.reserve.keep()
+	s.commits.Add(1)
+	go s.commit()
+	return s, nil
+}
+
+// format is the version of Pebble's files. It is raised on purpose only: an older release must open the folder.
+const format = pebble.FormatValueSeparation
+
+// engine is how Pebble is set up.
+func (s *Store) engine(disk vfs.FS, lock *pebble.Lock, cache int64) *pebble.Options {
+	o := &pebble.Options{
+		FS:                 disk,
+		Lock:               lock,
+		Logger:             engineLog{s},
+		EventListener:      &pebble.EventListener{BackgroundError: s.background, DiskSlow: s.slow},
+		FormatMajorVersion: format,
+		CacheSize:          cmp.Or(cache, 32<<20),
+		MemTableSize:       16 << 20,
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // a fresh key is looked up before it is claimed: most are not there
+	}
+	return o
+}
+
+// begin reads what the folder says of itself, starts its clock, and finds the orphans.
+func (s *Store) begin() error {
+	m, fresh, err := readMeta(s.db)
+	if err != nil {
+		return err
+	}
+	last, err := readClock(s.db)
+	if err != nil {
+		return err
+	}
+	s.clock.start(last)
+	s.boot = newBoot()
+	s.meta = m
+	if fresh || m.Restored {
+		if err := s.generate(); err != nil {
+			return err
+		}
+	}
+	return s.orphan()
+}
+
+// Generation names the history of the store's entries: another one after a backup was restored. Entries that were
+// written since the backup are gone then.
+func (s *Store) Generation() string { return s.meta.Generation }
+
+// Close ends the store. Calls under way end, with an error that leaves open what became of them if they were not
+// quick enough; calls after it fail.
+func (s *Store) Close() error {
+	if !s.end(errClosed) { // closed already; or a disk has failed: Pebble may hang, and has nothing left to save
+		return nil
+	}
+	s.commits.Wait()
+	s.using.Lock()
+	defer s.using.Unlock()
+	return errors.Join(s.db.Close(), s.lock.Close())
+}
+
+var errClosed = errors.New("store is closed")
+
+// end makes why the reason for which the store takes no calls any more, unless it has ended before.
+func (s *Store) end(why error) (first bool) {
+	if first = s.over.CompareAndSwap(nil, &why); first {
+		close(s.ended)
+	}
+	return first
+}
+
+// why is the reason for which the store takes no calls any more, nil while it does.
+func (s *Store) why() error {
+	if err := s.over.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// enter locks the stripe of id. Its error says that nothing was written.
+func (s *Store) enter(ctx context.Context, id retrysafe.ID) (stripe chan struct{}, err error) {
+	stripe = s.stripes[(int(id[0])<<8|int(id[1]))%stripes]
+	if err := cmp.Or(s.why(), ctx.Err()); err != nil {
+		return nil, notWritten(err)
+	}
+	select {
+	case stripe <- struct{}{}: // free, as nearly always: ctx need not make a timer
+		return stripe, nil
+	default:
+	}
+	select {
+	case stripe <- struct{}{}:
+		return stripe, nil
+	case <-ctx.Done():
+		return nil, notWritten(ctx.Err())
+	case <-s.ended:
+		return nil, notWritten(s.why())
+	}
+}
+
+func notWritten(err error) error {
+	return fmt.Errorf("pebblestore: %w: %w", retrysafe.ErrNotWritten, err)
+}
+
+// Get returns the entries that stand under ids. Each is read when no write to it waits for the disk.
+func (s *Store) Get(ctx context.Context, ids ...retrysafe.ID) (found []retrysafe.Entry, now time.Time, err error) {
+	s.using.RLock()
+	defer s.using.RUnlock()
+	for _, id := range ids {
+		stripe, err := s.enter(ctx, id)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		r, ok, err := s.read(s.db, id)
+		<-stripe
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("pebblestore: get: %w", err)
+		}
+		if ok {
+			found = append(found, r.entry(s.boot))
+		}
+	}
+	return found, s.clock.now(), nil
+}
