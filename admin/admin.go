@@ -36,6 +36,10 @@ type Options struct {
 	// refused, since it may be a web page's own name, pointed at this machine (DNS rebinding).
 	Hosts []string
 
+	// Backup writes a copy of the store into a folder that does not exist; ErrInvalid: it exists. Defaults to none:
+	// POST /api/backup is refused.
+	Backup func(ctx context.Context, dir string) error
+
 	Metrics  http.Handler // answers /metrics. Defaults to none: 404
 	DocsBase string       // of the links in problems. Defaults to the project's own pages
 	Logger   *slog.Logger // told of every decision at Info, without key or reason, and of failures at Error. Defaults to silence
@@ -117,9 +121,10 @@ func (a *API) route() http.Handler {
 	guarded.Handle("/api/keys/{id}", a.call(http.MethodGet, a.show))
 	guarded.Handle("/api/keys/{id}/resolve", a.call(http.MethodPost, a.resolve))
 	guarded.Handle("/api/keys/{id}/forget", a.call(http.MethodPost, a.forget))
+	guarded.Handle("/api/backup", a.only(http.MethodPost, a.answer(a.backup)))
 	guarded.Handle("/metrics", a.only(http.MethodGet, a.metrics))
 	guarded.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.refuse(w, r, &Error{Code: codeNoPath, Detail: "The paths are /api/keys, /api/keys/{id}, /api/keys/{id}/resolve, /api/keys/{id}/forget, /metrics, /healthz and /readyz."})
+		a.refuse(w, r, &Error{Code: codeNoPath, Detail: "The paths are /api/keys, /api/keys/{id}, /api/keys/{id}/resolve, /api/keys/{id}/forget, /api/backup, /metrics, /healthz and /readyz."})
 	})
 	open := http.NewServeMux()
 	open.Handle("/healthz", a.only(http.MethodGet, a.healthz))
@@ -144,7 +149,7 @@ func (a *API) only(method string, next http.HandlerFunc) http.Handler {
 	})
 }
 
-// call answers method with what do returns, as JSON, or with the problem that its error is.
+// call is answer for one method, in bounded time, on a store that is open.
 func (a *API) call(method string, do func(*http.Request) (any, error)) http.Handler {
 	return a.only(method, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
@@ -153,13 +158,20 @@ func (a *API) call(method string, do func(*http.Request) (any, error)) http.Hand
 			a.refuse(w, r, fmt.Errorf("open the store: %v", err))
 			return
 		}
-		v, err := do(r.WithContext(ctx))
+		a.answer(do)(w, r.WithContext(ctx))
+	})
+}
+
+// answer answers with what do returns, as JSON, or with the problem that its error is.
+func (a *API) answer(do func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := do(r)
 		if err != nil {
 			a.refuse(w, r, err)
 			return
 		}
 		writeJSON(w, http.StatusOK, "application/json", v)
-	})
+	}
 }
 
 func (a *API) metrics(w http.ResponseWriter, r *http.Request) {

@@ -71,6 +71,13 @@ func (c Client) Forget(ctx context.Context, id retrysafe.ID, f Forgetting) (d De
 	return d, err
 }
 
+// Backup writes a copy of the store into dir, on the machine of the process: absolute, and new. Set Timeout for large
+// stores.
+func (c Client) Backup(ctx context.Context, dir string) (b Backup, err error) {
+	err = c.call(ctx, call{what: "back up", method: http.MethodPost, path: []string{"api", "backup"}, body: Backup{Dir: dir}, reply: &b})
+	return b, err
+}
+
 // A call is one request of a Client and where its reply goes.
 type call struct {
 	what   string

@@ -61,22 +61,28 @@ func decision(r *http.Request, limit int64, tooLarge string) (id retrysafe.ID, b
 	if id, err = idOf(r); err != nil {
 		return id, nil, err
 	}
-	if _, err = parametersOf(r.URL); err != nil {
-		return id, nil, err
+	body, err = jsonBody(r, limit, tooLarge)
+	return id, body, err
+}
+
+// jsonBody reads a body of JSON. tooLarge is told when it has more than limit bytes.
+func jsonBody(r *http.Request, limit int64, tooLarge string) ([]byte, error) {
+	if _, err := parametersOf(r.URL); err != nil {
+		return nil, err
 	}
 	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || t != "application/json" {
-		return id, nil, &Error{Code: codeMediaType, Detail: "Send the decision as JSON, with Content-Type: application/json."}
+		return nil, &Error{Code: codeMediaType, Detail: "Send the decision as JSON, with Content-Type: application/json."}
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return id, nil, &Error{Code: codeMediaType, Detail: "Send the decision as it is, without Content-Encoding."}
+		return nil, &Error{Code: codeMediaType, Detail: "Send the decision as it is, without Content-Encoding."}
 	}
-	body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return id, nil, &Error{Code: codeTooLarge, Detail: tooLarge}
+		return nil, &Error{Code: codeTooLarge, Detail: tooLarge}
 	}
 	if err != nil {
-		return id, nil, invalid("The body broke off: send it whole.")
+		return nil, invalid("The body broke off: send it whole.")
 	}
-	return id, body, nil
+	return body, nil
 }

@@ -24,6 +24,8 @@ const (
 	codeMediaType   = "media-type-unsupported"
 	codeHost        = "host-unknown"
 	codeNoList      = "list-unsupported"
+	codeNoBackup    = "backup-unsupported"
+	codeBackup      = "backup-failed"
 	codeUnavailable = "store-unavailable"
 	codeNotReady    = "not-ready"
 )
@@ -44,6 +46,8 @@ var kinds = map[string]struct {
 	codeMediaType:   {http.StatusUnsupportedMediaType, "The request body is not JSON"},
 	codeHost:        {http.StatusMisdirectedRequest, "This listener is not known by that host name"}, // RFC 9110, 15.5.20
 	codeNoList:      {http.StatusNotImplemented, "The store cannot list"},
+	codeNoBackup:    {http.StatusNotImplemented, "The store cannot be backed up from here"},
+	codeBackup:      {http.StatusInternalServerError, "The backup failed"},
 	codeUnavailable: {http.StatusServiceUnavailable, "The store did not answer"},
 	codeNotReady:    {http.StatusServiceUnavailable, "Not ready"},
 }

@@ -110,7 +110,7 @@ func (c *gatewayCmd) check() (g given, err error) {
 	if g.trusted, err = parsePrefixes("--trust-proxy", c.TrustProxy); err != nil {
 		return g, err
 	}
-	if err := errors.Join(checkHeaderName("--scope-header", c.ScopeHeader), checkDocsBase(c.DocsBase)); err != nil {
+	if err := errors.Join(checkHeaderName("--scope-header", c.ScopeHeader), checkDocsBase(c.DocsBase), checkStore(c.Store)); err != nil {
 		return g, err
 	}
 	for _, f := range []struct {
@@ -178,7 +178,7 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 		return nil, err
 	}
 	s.tokenFile = file
-	s.admin, err = admin.New(executor, &admin.Options{Token: token, Hosts: c.AdminHost, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), DocsBase: c.DocsBase, Logger: log})
+	s.admin, err = admin.New(executor, &admin.Options{Token: token, Hosts: c.AdminHost, Backup: store.backup, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), DocsBase: c.DocsBase, Logger: log})
 	return s, err
 }
 

@@ -48,9 +48,9 @@ func (f remoteFlags) client() (admin.Client, error) {
 
 // idFlags name one key: by its ID, or by what its caller sent.
 type idFlags struct {
-	ID    string `arg:"" optional:"" help:"ID of the key, 64 hexadecimal digits, as key list prints it."`
+	ID    string `arg:"" optional:"" env:"-" help:"ID of the key, 64 hexadecimal digits, as key list prints it."`
 	Scope string `default:"shared" help:"With --key: whose it is. A gateway without --scope-header has one scope, ${default}."`
-	Key   string `placeholder:"KEY" help:"Instead of the ID: the key as the caller sent it, without its quotes."`
+	Key   string `env:"-" placeholder:"KEY" help:"Instead of the ID: the key as the caller sent it, without its quotes."`
 }
 
 func (f idFlags) id() (retrysafe.ID, error) {
@@ -134,18 +134,18 @@ func (c *keyShowCmd) Run(ctx context.Context, s streams) error {
 // decisionFlags are required of every decision: they stay in the key's history.
 type decisionFlags struct {
 	By     string `required:"" help:"Who decides."`
-	Reason string `required:"" help:"Why, for those who ask later."`
-	Force  bool   `help:"Also on a live lease and on a completed key."`
+	Reason string `required:"" env:"-" help:"Why, for those who ask later."`
+	Force  bool   `env:"-" help:"Also on a live lease and on a completed key."`
 }
 
 type keyResolveCmd struct {
 	idFlags
 	decisionFlags
-	Complete bool     `xor:"action" required:"" help:"It happened. Retries get --status, --header and --body; without these they are told that the answer was not kept."`
-	Release  bool     `xor:"action" required:"" help:"It did not happen and never will. The next request with the key runs."`
-	Status   int      `placeholder:"CODE" help:"HTTP status that retries get."`
-	Header   []string `placeholder:"NAME:VALUE" sep:"none" help:"A header that retries get; may be repeated."`
-	Body     string   `placeholder:"FILE" help:"File with the body that retries get, - for standard input."`
+	Complete bool     `xor:"action" required:"" env:"-" help:"It happened. Retries get --status, --header and --body; without these they are told that the answer was not kept."`
+	Release  bool     `xor:"action" required:"" env:"-" help:"It did not happen and never will. The next request with the key runs."`
+	Status   int      `env:"-" placeholder:"CODE" help:"HTTP status that retries get."`
+	Header   []string `env:"-" placeholder:"NAME:VALUE" sep:"none" help:"A header that retries get; may be repeated."`
+	Body     string   `env:"-" placeholder:"FILE" help:"File with the body that retries get, - for standard input."`
 	remoteFlags
 }
 

@@ -18,20 +18,30 @@ type keeper struct {
 	close  func() error
 }
 
-// openStore is the one place that knows the stores there are.
-func openStore(url string, log *slog.Logger) (*keeper, error) {
+// checkStore refuses a URL that names no store, before anything is opened. What stands behind the scheme may hold a
+// password: it is not repeated.
+func checkStore(url string) error {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch {
-	case scheme == "memory" && rest == "":
-		return &keeper{Store: memstore.New(nil), close: func() error { return nil }}, nil
-	case scheme == "memory":
-		return nil, usage("--store: memory: takes nothing behind the colon")
-	case scheme == "pebble" && rest != "":
-		return openPebble(rest, log)
-	case scheme == "pebble":
-		return nil, usage("--store: pebble: wants a folder behind the colon, like pebble:./retrysafe-data")
+	case scheme == "memory" && rest != "":
+		return usage("--store: memory: takes nothing behind the colon")
+	case scheme == "pebble" && rest == "":
+		return usage("--store: pebble: wants a folder behind the colon, like pebble:./retrysafe-data")
+	case scheme != "memory" && scheme != "pebble":
+		return usage("--store: %q is no store this build knows: want pebble:DIR or memory:", scheme)
 	}
-	return nil, usage("--store: %q is no store this build knows: want pebble:DIR or memory:", scheme) // what follows may hold a password
+	return nil
+}
+
+// openStore is the one place that knows the stores there are.
+func openStore(url string, log *slog.Logger) (*keeper, error) {
+	if err := checkStore(url); err != nil {
+		return nil, err
+	}
+	if scheme, rest, _ := strings.Cut(url, ":"); scheme == "pebble" {
+		return openPebble(rest, log)
+	}
+	return &keeper{Store: memstore.New(nil), close: func() error { return nil }}, nil
 }
 
 func openPebble(dir string, log *slog.Logger) (*keeper, error) {

@@ -135,9 +135,24 @@ var claimMutants = []mutant{
 	{
 		fault: "a lease holds for a moment longer than it lasts",
 		file:  "transition.go",
-		old:   `if age < e.Due {`,
-		new:   `if age <= e.Due {`,
+		old:   `if age < e.Due && !e.Orphan {`,
+		new:   `if age <= e.Due && !e.Orphan {`,
 		pkg:   core, test: "TestMeet",
+	},
+	{
+		fault: "a claim whose process is gone stands until its lease ends",
+		seen:  "CR-1: aws-powertools/powertools-lambda-python#738",
+		file:  "transition.go",
+		old:   `if age < e.Due && !e.Orphan {`,
+		new:   `if age < e.Due {`,
+		pkg:   core, test: "TestOrphan/hold",
+	},
+	{
+		fault: "an orphan that is put back is owned again",
+		file:  "settle.go",
+		old:   "\tif e.Orphan {\n\t\tage = max(age, e.Due)\n\t}\n",
+		new:   "",
+		pkg:   core, test: "TestOrphanPutBack",
 	},
 	{
 		fault: "a lease ends by the process's clock",

@@ -43,7 +43,7 @@ func (s *Store) backup(ctx context.Context, dir string) error {
 
 // markRestored makes the copy in dir know that it is one.
 func markRestored(disk vfs.FS, dir string, made time.Time) (err error) {
-	db, err := pebble.Open(dir, &pebble.Options{FS: disk, Logger: silent{}, FormatMajorVersion: format})
+	db, err := pebble.Open(dir, lookOnly(pebble.Options{FS: disk, FormatMajorVersion: format}))
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (r *Report) read(ctx context.Context, dir string, disk vfs.FS) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	db, err := pebble.Open(dir, &pebble.Options{FS: disk, Lock: lock, Logger: silent{}, ReadOnly: true, ErrorIfNotExists: true})
+	db, err := pebble.Open(dir, lookOnly(pebble.Options{FS: disk, Lock: lock, ReadOnly: true, ErrorIfNotExists: true}))
 	if errors.Is(err, pebble.ErrDBDoesNotExist) {
 		return fmt.Errorf("%w: there is no store in it", retrysafe.ErrInvalid)
 	}

@@ -32,6 +32,12 @@ func (s *Store) slow(info pebble.DiskSlowInfo) {
 	s.log.Warn("the disk is slow", "operation", info.OpType.String(), "took", info.Duration)
 }
 
+// corrupt meets a block of a table that is not what was written. Whoever asked for it gets an error; what stands in
+// other blocks is served.
+func (s *Store) corrupt(info pebble.DataCorruptionInfo) {
+	s.log.Error("a file of the store is damaged: stop the gateway and run retrysafe store verify", "file", info.Path, "err", info.Details)
+}
+
 // engineLog takes what Pebble logs.
 type engineLog struct{ s *Store }
 
@@ -49,7 +55,13 @@ func (l engineLog) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// silent takes what Pebble logs while a folder is only looked at. Its errors are returned as well.
+// lookOnly makes Pebble's settings those of a folder that is only looked at: what goes wrong is returned.
+func lookOnly(o pebble.Options) *pebble.Options {
+	o.Logger, o.EventListener = silent{}, &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
+	return &o
+}
+
+// silent takes what Pebble logs.
 type silent struct{}
 
 func (silent) Infof(string, ...any)              {}

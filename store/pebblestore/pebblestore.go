@@ -141,7 +141,7 @@ func (s *Store) engine(disk vfs.FS, lock *pebble.Lock, cache int64) *pebble.Opti
 		FS:                 disk,
 		Lock:               lock,
 		Logger:             engineLog{s},
-		EventListener:      &pebble.EventListener{BackgroundError: s.background, DiskSlow: s.slow},
+		EventListener:      &pebble.EventListener{BackgroundError: s.background, DiskSlow: s.slow, DataCorruption: s.corrupt},
 		FormatMajorVersion: format,
 		CacheSize:          cmp.Or(cache, 32<<20),
 		MemTableSize:       16 << 20,
@@ -186,7 +186,7 @@ func (s *Store) Close() error {
 	s.commits.Wait()
 	s.using.Lock()
 	defer s.using.Unlock()
-	return errors.Join(s.db.Close(), s.lock.Close())
+	return errors.Join(s.db.Flush(), s.db.Close(), s.lock.Close()) // what is in tables has checksums that end nowhere
 }
 
 var errClosed = errors.New("store is closed")
