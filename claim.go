@@ -246,7 +246,7 @@ func (c *Claims) claimed(id ID, r ClaimRequest, nonce Rev, before *Entry, old re
 func (c *Claims) again(ctx context.Context, call func(context.Context) (Reply, error)) (rep Reply, err error) {
 	return again(ctx, func(ctx context.Context) (Reply, error) {
 		bound := within(ctx, c.timeout)
-		defer bound.end()
+		defer bound.release()
 		return call(bound)
 	})
 }
@@ -272,6 +272,6 @@ func again(ctx context.Context, call func(context.Context) (Reply, error)) (rep 
 
 func (c *Claims) get(ctx context.Context, ids ...ID) ([]Entry, time.Time, error) {
 	bound := within(ctx, c.timeout)
-	defer bound.end()
+	defer bound.release()
 	return c.store.Get(bound, ids...)
 }

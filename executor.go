@@ -260,12 +260,11 @@ func (e *Executor) claimOnce(ctx context.Context, claims *Claims, r ClaimRequest
 // run runs op under the claim and records how it ended, whatever way it ends.
 func (e *Executor) run(ctx context.Context, claims *Claims, c *Claim, op func(context.Context) Outcome) Result {
 	began := time.Now()
-	running := &operation{executor: e, claims: claims, claim: c}
-	running.Context, running.cancel = context.WithCancelCause(ctx)
+	running := &operation{bounded: bounded{parent: ctx}, executor: e, claims: claims, claim: c}
 	running.keep(e.o.MaxRun)
 	returned := false
 	defer func() {
-		running.cancel(nil)
+		running.end(nil)
 		e.mu.Lock()
 		running.returned = true
 		e.mu.Unlock()
