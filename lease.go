@@ -23,12 +23,12 @@ type heartbeat struct {
 	cancel context.CancelFunc // of the beat under way
 }
 
-// keep extends the claim's lease until rest is called. The operation's context ends, with cause ErrClaimLost,
+// keep extends the claim's lease until rest is called, or until then. The operation's context ends, with cause ErrClaimLost,
 // when somebody else decided over it.
-func (op *operation) keep(maxRun time.Duration) {
+func (op *operation) keep(until time.Time) {
 	h := &op.heart
 	h.every = max(op.claim.entry.Due, time.Millisecond) / 3
-	h.until = time.Now().Add(maxRun)
+	h.until = until
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(h.every, op.beat)
@@ -119,7 +119,7 @@ func (op *operation) tryRecord(ctx context.Context, o Outcome, began time.Time) 
 	}
 	final = err == nil || errors.Is(err, ErrClaimLost) || errors.Is(err, ErrUnreadable)
 	if final {
-		op.executor.observe(ctx, Event{Kind: EventSettled, ID: op.claim.id, State: o.State, Took: time.Since(began), Err: err})
+		op.executor.observe(ctx, Event{Kind: EventSettled, ID: op.claim.id, State: o.State, Took: op.executor.took(began), Err: err})
 	}
 	return final, err
 }
