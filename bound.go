@@ -10,17 +10,17 @@ import (
 // it. A store or an operation that answers at once never asks for Done; context.WithTimeout was a third of the
 // cost of a claim in memory.
 //
-// As long as it has not ended, it is its parent with another Done. What asks for that one, and what looks at it
-// behind its end, meets a real context of the standard library instead: so [context.Cause] is right, and child
-// contexts need no goroutine to follow it.
+// As long as it has not ended, it is its parent with another Done. Who asks for that one, or finds that it has
+// ended, meets a real context of the standard library instead: so [context.Cause] is right, child contexts need no
+// goroutine to follow it, and what was said of its end stays true.
 type bounded struct {
 	parent   context.Context
 	deaf     bool      // goes on when its parent ends
 	deadline time.Time // zero: none
 
-	mu     sync.Mutex // guards what follows
-	over   bool
-	cause  error                   // of over; nil stands for context.Canceled
+	mu     sync.Mutex              // guards what follows
+	over   bool                    // ended by its owner
+	cause  error                   // of that; nil stands for context.Canceled
 	real   context.Context         // made when it is needed first
 	cancel context.CancelCauseFunc // of real
 }
@@ -56,12 +56,13 @@ func (b *bounded) Err() error {
 	return b.ended()
 }
 
-// Value returns the parent's value of key. A context that ended is asked for its cause in this way.
+// Value returns the parent's value of key. The standard library asks in this way for the cause of a context that it
+// knows to have ended, and for the one that closes a Done that it was given: both are the real one's.
 func (b *bounded) Value(key any) any {
 	b.mu.Lock()
 	from := b.parent
-	if b.real != nil || b.ended() != nil {
-		from = b.made()
+	if b.real != nil {
+		from = b.real
 	}
 	b.mu.Unlock()
 	return from.Value(key)
@@ -90,21 +91,10 @@ func (b *bounded) release() {
 
 // ended is Err, with mu held.
 func (b *bounded) ended() error {
-	switch {
-	case b.real != nil:
-		return b.real.Err()
-	case b.over:
-		return context.Canceled
+	if b.real == nil && !b.over && (b.deaf || b.parent.Err() == nil) && (b.deadline.IsZero() || time.Until(b.deadline) > 0) {
+		return nil
 	}
-	if !b.deaf {
-		if err := b.parent.Err(); err != nil {
-			return err
-		}
-	}
-	if !b.deadline.IsZero() && time.Until(b.deadline) <= 0 {
-		return context.DeadlineExceeded
-	}
-	return nil
+	return b.made().Err()
 }
 
 // made returns the real context. It is called with mu held.
@@ -113,7 +103,7 @@ func (b *bounded) made() context.Context {
 		return b.real
 	}
 	parent := b.parent
-	if b.deaf {
+	if b.deaf || b.over { // what comes behind its end is not its cause
 		parent = context.WithoutCancel(parent)
 	}
 	if b.deadline.IsZero() {

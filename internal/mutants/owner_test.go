@@ -85,6 +85,27 @@ var ownerMutants = []mutant{
 		new:   `rep.Entry.epoch() != c.epoch`,
 		pkg:   core, test: "TestAnothersEntryOfTheSameEpoch",
 	},
+	{
+		fault: "an operation that asks late is not told that its claim is lost",
+		file:  "bound.go",
+		old:   `b.over, b.cause = true, cause`,
+		new:   `b.over = true`,
+		pkg:   core, test: "TestContextOfAnOperation/the claim is lost",
+	},
+	{
+		fault: "what an operation is told of its end changes with what becomes of its caller",
+		file:  "bound.go",
+		old:   `if b.deaf || b.over {`,
+		new:   `if b.deaf {`,
+		pkg:   core, test: "TestBoundedContextEnds/it has ended, then its parent/nothing asked before/parent real",
+	},
+	{
+		fault: "an operation is told its caller's cause for its own",
+		file:  "bound.go",
+		old:   "if b.real != nil {\n\t\tfrom = b.real",
+		new:   "if b.real != nil && b.real.Err() == nil {\n\t\tfrom = b.real",
+		pkg:   core, test: "TestContextOfAnOperation/the claim is lost",
+	},
 
 	// Operators.
 	{
