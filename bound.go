@@ -15,8 +15,8 @@ import (
 // goroutine to follow it, and what was said of its end stays true.
 type bounded struct {
 	parent   context.Context
-	deaf     bool      // goes on when its parent ends
 	deadline time.Time // zero: none
+	deaf     bool      // goes on when its parent ends
 
 	mu     sync.Mutex              // guards what follows
 	over   bool                    // ended by its owner

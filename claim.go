@@ -49,9 +49,9 @@ type ClaimRequest struct {
 // A Claim is the answer to a ClaimRequest, and the owner's handle for every later verb.
 type Claim struct {
 	Verdict Verdict
-	Answer  []byte        // of Replay
 	NotKept bool          // of Replay: done, but its answer could not be kept
 	Failed  bool          // of Replay: the answer is a failure after which the outcome is unknown
+	Answer  []byte        // of Replay
 	Reason  string        // of OutcomeUnknown, for operators
 	Left    time.Duration // of the lease (Busy) or of retention (Replay)
 	Age     time.Duration // since the operation that stands began
