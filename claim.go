@@ -49,9 +49,9 @@ type ClaimRequest struct {
 // A Claim is the answer to a ClaimRequest, and the owner's handle for every later verb.
 type Claim struct {
 	Verdict Verdict
-	Answer  []byte        // of Replay
 	NotKept bool          // of Replay: done, but its answer could not be kept
 	Failed  bool          // of Replay: the answer is a failure after which the outcome is unknown
+	Answer  []byte        // of Replay
 	Reason  string        // of OutcomeUnknown, for operators
 	Left    time.Duration // of the lease (Busy) or of retention (Replay)
 	Age     time.Duration // since the operation that stands began
@@ -69,9 +69,9 @@ type Claim struct {
 }
 
 // Owned tells whether the caller owns the key now and must end its claim.
-func (c *Claim) Owned() bool {
-	return c.Verdict == Won || c.Verdict == TookOver || c.Verdict == Recovering
-}
+func (c *Claim) Owned() bool { return c.Verdict.owns() }
+
+func (v Verdict) owns() bool { return v == Won || v == TookOver || v == Recovering }
 
 // Epoch is the fencing number of the claim that stands: strictly greater than that of any claim before it.
 func (c *Claim) Epoch() int64 { return c.epoch }
@@ -111,12 +111,12 @@ func (l *lostClaim) Unwrap() []error {
 func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 	id, nonce := r.Key.ID(), NewRev()
 	r.sealed = c.seal.current().seal(r.Fingerprint)
-	sent, before := c.claimed(id, r, nonce, nil, record{}, time.Time{}), Reply{}
+	sent, before := c.claimed(id, &r, nonce, nil, &record{}, time.Time{}), Reply{}
 	rep, err := c.again(ctx, func(ctx context.Context) (Reply, error) { return c.store.Create(ctx, sent) })
 	st := step{verdict: Won}
 	for round := 0; err == nil && !rep.OK; round++ {
 		meant := st.verdict
-		if st, err = c.judge(id, rep, r, nonce); err != nil {
+		if st, err = c.judge(id, &rep, &r, nonce); err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
 		if !st.write {
@@ -125,19 +125,24 @@ func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		if round == maxRounds {
 			return nil, fmt.Errorf("claim: %w: the entry kept changing", ErrStore)
 		}
-		sent = st.next
+		sent, sent.Rev = st.next, NewRev()
 		over := rep
 		if st.own { // what it replaced is still what it replaced first
 			st.verdict = meant
 		} else {
 			before = rep
 		}
-		rep, err = c.again(ctx, func(ctx context.Context) (Reply, error) { return c.write(ctx, over, sent) })
+		rep, err = c.again(ctx, func(ctx context.Context) (Reply, error) { return c.write(ctx, &over, sent) })
 	}
 	if err != nil {
 		return nil, lost(nonce, sent, before, err)
 	}
-	return newClaim(r.Key, st.verdict, rep)
+	if rep.OK {
+		if err = st.wrote(nonce, &rep, sent); err != nil {
+			return nil, fmt.Errorf("claim: %w", err)
+		}
+	}
+	return newClaim(r.Key, st.verdict, &rep, &st.rec), nil
 }
 
 func lost(nonce Rev, sent Entry, before Reply, err error) *lostClaim {
@@ -154,40 +159,37 @@ func (c *Claims) met(r ClaimRequest, rep *Reply) (*Claim, error) {
 		return nil, nil
 	}
 	r.sealed = c.seal.current().seal(r.Fingerprint)
-	st, err := c.judge(rep.Entry.ID, *rep, r, Rev{})
+	st, err := c.judge(rep.Entry.ID, rep, &r, Rev{})
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	if st.write {
 		return nil, nil
 	}
-	return newClaim(r.Key, st.verdict, *rep)
+	return newClaim(r.Key, st.verdict, rep, &st.rec), nil
 }
 
 // write puts e in place of what stood, if anything did.
-func (c *Claims) write(ctx context.Context, over Reply, e Entry) (Reply, error) {
+func (c *Claims) write(ctx context.Context, over *Reply, e Entry) (Reply, error) {
 	if !over.Found {
 		return c.store.Create(ctx, e)
 	}
 	return c.store.Swap(ctx, over.Entry.Rev, e)
 }
 
-func newClaim(key Key, v Verdict, rep Reply) (*Claim, error) {
-	rec, err := rep.Entry.record()
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	e := rep.Entry
+// newClaim is the claim that found or wrote rep's entry, whose record is rec.
+func newClaim(key Key, v Verdict, rep *Reply, rec *record) *Claim {
+	e := &rep.Entry
 	began := e.Stamp
 	if rec.started != 0 {
 		began = time.UnixMicro(rec.started)
 	}
 	c := &Claim{Verdict: v, Answer: rec.answer, NotKept: rec.notKept, Failed: e.State == UnknownAnswered, Reason: rec.reason,
-		Left: e.Due - rep.Now.Sub(e.Stamp), Age: rep.Now.Sub(began), key: key, id: e.ID, epoch: e.epoch(), nonce: rec.nonce, entry: e}
-	if c.Owned() {
+		Left: e.Due - rep.Now.Sub(e.Stamp), Age: rep.Now.Sub(began), key: key, id: e.ID, epoch: e.epoch(), nonce: rec.nonce, entry: *e}
+	if v.owns() {
 		c.turn = make(chan struct{}, 1)
 	}
-	return c, nil
+	return c
 }
 
 // A step is what a claim does to what stands.
@@ -196,44 +198,58 @@ type step struct {
 	write   bool
 	own     bool // what stands is this very claim, its answer lost and its lease declared over meanwhile
 	next    Entry
+	rec     record // of what stands, where it is not written over
+}
+
+// wrote takes in that sent was written. What was just sent is known; it is not read again.
+func (st *step) wrote(nonce Rev, rep *Reply, sent Entry) (err error) {
+	if !st.verdict.owns() || rep.Entry.Rev != sent.Rev {
+		st.rec, err = rep.Entry.record()
+		return err
+	}
+	st.rec = record{nonce: nonce}
+	sent.Stamp = rep.Entry.Stamp
+	rep.Entry = sent
+	return nil
 }
 
 // judge asks the table what stands in the way of r. It writes nothing. nonce is that of the claim being made.
-func (c *Claims) judge(id ID, rep Reply, r ClaimRequest, nonce Rev) (step, error) {
+func (c *Claims) judge(id ID, rep *Reply, r *ClaimRequest, nonce Rev) (step, error) {
 	if !rep.Found {
-		return step{verdict: Won, write: true, next: c.claimed(id, r, nonce, nil, record{}, rep.Now)}, nil
+		return step{verdict: Won, write: true, next: c.claimed(id, r, nonce, nil, &record{}, rep.Now)}, nil
 	}
-	e := rep.Entry
+	e := &rep.Entry
 	rec, err := e.record()
 	if err != nil {
 		return step{}, err
 	}
 	if rec.nonce == nonce && (e.State == InFlight || e.State == Unknown) {
-		return step{write: true, own: true, next: c.claimed(id, r, nonce, &e, rec, rep.Now)}, nil
+		return step{write: true, own: true, next: c.claimed(id, r, nonce, e, &rec, rep.Now)}, nil
 	}
-	s := meet(&e, rec.policy.OnLeaseEnd, rep.Now)
+	s := meet(e, rec.policy.OnLeaseEnd, rep.Now)
 	if s.compared() {
 		same, err := c.seal.same(e.Fingerprint, rec.keyID, r)
 		if err != nil || !same {
-			return step{verdict: Mismatch}, err
+			return step{verdict: Mismatch, rec: rec}, err
 		}
 	}
 	ed := decide(s, claim)
 	switch {
 	case ed.verdict == Recovering && !r.CanRecover:
-		return step{verdict: OutcomeUnknown}, nil
+		return step{verdict: OutcomeUnknown, rec: rec}, nil
 	case !ed.write:
-		return step{verdict: ed.verdict}, nil
+		return step{verdict: ed.verdict, rec: rec}, nil
 	case ed.to == Unknown:
-		return step{verdict: ed.verdict, write: true, next: ended(e, rec, Outcome{State: Unknown, Reason: "lease over"})}, nil
+		return step{verdict: ed.verdict, write: true, next: ended(*e, rec, Outcome{State: Unknown, Reason: "lease over"})}, nil
 	}
-	return step{verdict: ed.verdict, write: true, next: c.claimed(id, r, nonce, &e, rec, rep.Now)}, nil
+	return step{verdict: ed.verdict, write: true, next: c.claimed(id, r, nonce, e, &rec, rep.Now)}, nil
 }
 
-// claimed is the entry of a new claim. With nothing before it, epoch and start are the stamp that the store gives it.
-func (c *Claims) claimed(id ID, r ClaimRequest, nonce Rev, before *Entry, old record, now time.Time) Entry {
+// claimed is the entry of a new claim. With nothing before it, epoch and start are the stamp that the store gives
+// it. The nonce names the claim's first write too; another one needs a Rev of its own.
+func (c *Claims) claimed(id ID, r *ClaimRequest, nonce Rev, before *Entry, old *record, now time.Time) Entry {
 	key := c.seal.current()
-	e := Entry{ID: id, Rev: NewRev(), State: InFlight, Fingerprint: r.sealed, Scope: displayed(r.Key.Scope), Display: r.Key.display(), Due: r.Policy.Lease}
+	e := Entry{ID: id, Rev: nonce, State: InFlight, Fingerprint: r.sealed, Scope: displayed(r.Key.Scope), Display: r.Key.display(), Due: r.Policy.Lease}
 	rec := record{policy: r.Policy, keyID: key.id, nonce: nonce, attempts: old.attempts + 1, history: old.history}
 	if before != nil {
 		e.Epoch = nextEpoch(before.epoch(), now)
@@ -246,7 +262,7 @@ func (c *Claims) claimed(id ID, r ClaimRequest, nonce Rev, before *Entry, old re
 func (c *Claims) again(ctx context.Context, call func(context.Context) (Reply, error)) (rep Reply, err error) {
 	return again(ctx, func(ctx context.Context) (Reply, error) {
 		bound := within(ctx, c.timeout)
-		defer bound.end()
+		defer bound.release()
 		return call(bound)
 	})
 }
@@ -272,6 +288,6 @@ func again(ctx context.Context, call func(context.Context) (Reply, error)) (rep 
 
 func (c *Claims) get(ctx context.Context, ids ...ID) ([]Entry, time.Time, error) {
 	bound := within(ctx, c.timeout)
-	defer bound.end()
+	defer bound.release()
 	return c.store.Get(bound, ids...)
 }

@@ -188,10 +188,7 @@ func (e *Executor) Execute(ctx context.Context, req Request, op func(ctx context
 	if !c.Owned() {
 		return e.found(c), nil
 	}
-	if req.Detached {
-		ctx = context.WithoutCancel(ctx)
-	}
-	return e.run(ctx, claims, c, op), nil
+	return e.run(ctx, claims, c, req.Detached, op), nil
 }
 
 // policyOf returns the policy of a request, and fills in its recovery function.
@@ -229,7 +226,10 @@ func (e *Executor) found(c *Claim) Result {
 // claim claims, and waits for another attempt to end as long as req says. Waiting only reads.
 func (e *Executor) claim(ctx context.Context, claims *Claims, req *Request, policy Policy) (*Claim, error) {
 	r := ClaimRequest{Key: req.Key, Fingerprint: req.Fingerprint, Policy: policy, CanRecover: req.Recover != nil}
-	patience := time.Now().Add(req.Wait)
+	var patience time.Time
+	if req.Wait > 0 {
+		patience = time.Now().Add(req.Wait)
+	}
 	c, err := e.claimOnce(ctx, claims, r)
 	for err == nil && c.Verdict == Busy && time.Until(patience) > 0 {
 		stands, ok := e.waiters.wait(ctx, c, time.Until(patience))
@@ -246,10 +246,10 @@ func (e *Executor) claim(ctx context.Context, claims *Claims, req *Request, poli
 }
 
 func (e *Executor) claimOnce(ctx context.Context, claims *Claims, r ClaimRequest) (*Claim, error) {
-	began := time.Now()
+	began := e.began()
 	c, err := claims.Claim(ctx, r)
 	if ctx.Err() == nil || err == nil { // a caller who hung up is no failure
-		e.observeClaim(ctx, c, time.Since(began), err)
+		e.observeClaim(ctx, c, e.took(began), err)
 	}
 	if lost, ok := errors.AsType[*lostClaim](err); ok && !errors.Is(err, ErrNotWritten) {
 		e.takeBack(claims, lost)
@@ -257,26 +257,25 @@ func (e *Executor) claimOnce(ctx context.Context, claims *Claims, r ClaimRequest
 	return c, err
 }
 
-// run runs op under the claim and records how it ended, whatever way it ends.
-func (e *Executor) run(ctx context.Context, claims *Claims, c *Claim, op func(context.Context) Outcome) Result {
+// run runs op under the claim and records how it ended, whatever way it ends. Detached, op goes on when ctx ends.
+func (e *Executor) run(ctx context.Context, claims *Claims, c *Claim, detached bool, op func(context.Context) Outcome) Result {
 	began := time.Now()
-	running := &operation{executor: e, claims: claims, claim: c}
-	running.Context, running.cancel = context.WithCancelCause(ctx)
-	running.keep(e.o.MaxRun)
+	running := &operation{bounded: bounded{parent: ctx, deaf: detached}, executor: e, claims: claims, claim: c}
+	running.keep(began.Add(e.o.MaxRun))
 	returned := false
 	defer func() {
-		running.cancel(nil)
+		running.end(nil)
 		e.mu.Lock()
 		running.returned = true
 		e.mu.Unlock()
 		if !returned { // a panic, or runtime.Goexit: it goes on when this is recorded
-			e.observe(ctx, Event{Kind: EventRan, ID: c.id, State: Unknown, Took: time.Since(began)})
+			e.observe(ctx, Event{Kind: EventRan, ID: c.id, State: Unknown, Took: e.took(began)})
 			running.settle(ctx, Outcome{Reason: "the operation did not return"})
 		}
 	}()
 	out := op(running).plain()
 	returned = true
-	e.observe(ctx, Event{Kind: EventRan, ID: c.id, State: out.State, Took: time.Since(began)})
+	e.observe(ctx, Event{Kind: EventRan, ID: c.id, State: out.State, Took: e.took(began)})
 	out, err := running.settle(ctx, out)
 	return Result{Verdict: c.Verdict, State: out.State, Answer: out.Answer, NotKept: out.NotKept, Epoch: c.epoch, ID: c.id, Err: err}
 }
@@ -303,7 +302,7 @@ func (e *Executor) Met(ctx context.Context, req Request) (r Result, ok bool, err
 // recover asks what became of an operation whose owner is gone. A certain "it did not happen" frees the key
 // and claims it for the caller.
 func (e *Executor) recover(ctx context.Context, claims *Claims, c *Claim, req *Request, policy Policy) (*Claim, error) {
-	r := e.run(ctx, claims, c, func(ctx context.Context) Outcome {
+	r := e.run(ctx, claims, c, false, func(ctx context.Context) Outcome {
 		out, err := req.Recover(ctx, req.Key)
 		if err != nil {
 			e.o.Logger.Error("recovery failed", "id", c.id.String(), "type", fmt.Sprintf("%T", err)) // its text may hold the key

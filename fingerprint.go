@@ -75,7 +75,7 @@ func (k *sealKey) seal(fp Fingerprint) Fingerprint {
 func (s *sealer) current() *sealKey { return s.keys[0] }
 
 // same tells whether stored is the fingerprint of r, sealed with the key of that id.
-func (s *sealer) same(stored Fingerprint, id keyID, r ClaimRequest) (bool, error) {
+func (s *sealer) same(stored Fingerprint, id keyID, r *ClaimRequest) (bool, error) {
 	for i, k := range s.keys {
 		if k.id != id {
 			continue

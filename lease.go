@@ -23,12 +23,12 @@ type heartbeat struct {
 	cancel context.CancelFunc // of the beat under way
 }
 
-// keep extends the claim's lease until rest is called. The operation's context ends, with cause ErrClaimLost,
+// keep extends the claim's lease until rest is called, or until then. The operation's context ends, with cause ErrClaimLost,
 // when somebody else decided over it.
-func (op *operation) keep(maxRun time.Duration) {
+func (op *operation) keep(until time.Time) {
 	h := &op.heart
 	h.every = max(op.claim.entry.Due, time.Millisecond) / 3
-	h.until = time.Now().Add(maxRun)
+	h.until = until
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(h.every, op.beat)
@@ -58,7 +58,7 @@ func (op *operation) beat() {
 	e.observe(e.stopped, Event{Kind: EventExtended, ID: op.claim.id, Took: time.Since(began), Err: err})
 	switch {
 	case errors.Is(err, ErrClaimLost):
-		op.cancel(ErrClaimLost)
+		op.end(ErrClaimLost)
 	case errors.Is(err, ErrUnknownOutcome): // declared over while this process slept; the record still counts
 	case err != nil:
 		h.again(h.every / 8)
@@ -85,27 +85,17 @@ func (h *heartbeat) again(after time.Duration) {
 // record settles a claim whose operation has run. The caller may have hung up: that changes nothing. If the
 // store does not take it within RecordWait, recording goes on in the background, also after the lease ended,
 // until the store takes it, somebody else decides, or the drain ends; the error is then ErrUnrecorded.
-func (e *Executor) record(ctx context.Context, claims *Claims, c *Claim, o Outcome) error {
-	began := time.Now()
-	settle := func(ctx context.Context) (bool, error) {
-		err := claims.Settle(ctx, c, o)
-		if err == ErrClaimLost && o.State == Free {
-			err = nil // released, and claimed again before the store's answer came
-		}
-		final := err == nil || errors.Is(err, ErrClaimLost) || errors.Is(err, ErrUnreadable)
-		if final {
-			e.observe(ctx, Event{Kind: EventSettled, ID: c.id, State: o.State, Took: time.Since(began), Err: err})
-		}
-		return final, err
-	}
-	first := within(context.WithoutCancel(ctx), e.o.RecordWait)
-	defer first.end()
-	if final, err := settle(first); final {
+func (op *operation) record(ctx context.Context, o Outcome) error {
+	began, e, c := time.Now(), op.executor, op.claim
+	first := &op.recording
+	first.parent, first.deaf, first.deadline = ctx, true, began.Add(e.o.RecordWait)
+	defer first.release()
+	if final, err := op.tryRecord(first, o, began); final {
 		return err
 	}
 	settled := make(chan error, 1)
 	e.background(func(ctx context.Context) bool {
-		final, err := settle(ctx)
+		final, err := op.tryRecord(ctx, o, began)
 		if final {
 			settled <- err
 		}
@@ -119,6 +109,19 @@ func (e *Executor) record(ctx context.Context, claims *Claims, c *Claim, o Outco
 		e.o.Logger.Error("outcome is not recorded yet", "id", c.id.String(), "epoch", c.epoch)
 		return ErrUnrecorded
 	}
+}
+
+// tryRecord settles the claim, unless the store is in trouble. The error is final if the try is.
+func (op *operation) tryRecord(ctx context.Context, o Outcome, began time.Time) (final bool, err error) {
+	err = op.claims.Settle(ctx, op.claim, o)
+	if err == ErrClaimLost && o.State == Free {
+		err = nil // released, and claimed again before the store's answer came
+	}
+	final = err == nil || errors.Is(err, ErrClaimLost) || errors.Is(err, ErrUnreadable)
+	if final {
+		op.executor.observe(ctx, Event{Kind: EventSettled, ID: op.claim.id, State: o.State, Took: op.executor.took(began), Err: err})
+	}
+	return final, err
 }
 
 // maxTakeBacks bounds the goroutines of take-backs.

@@ -42,10 +42,32 @@ type Event struct {
 	Err     error
 }
 
+// observe tells the observer. A caller who hangs up takes no event along: there are observers that tell nothing
+// under a ctx that has ended.
 func (e *Executor) observe(ctx context.Context, ev Event) {
-	if e.o.Observer != nil {
-		e.o.Observer.Observe(ctx, ev)
+	if e.o.Observer == nil {
+		return
 	}
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	e.o.Observer.Observe(ctx, ev)
+}
+
+// began is the time if it is to be observed how long something takes, else zero: to ask for it costs.
+func (e *Executor) began() (t time.Time) {
+	if e.o.Observer != nil {
+		t = time.Now()
+	}
+	return t
+}
+
+// took is how long something took that is to be observed.
+func (e *Executor) took(began time.Time) time.Duration {
+	if e.o.Observer == nil {
+		return 0
+	}
+	return time.Since(began)
 }
 
 func (e *Executor) observeClaim(ctx context.Context, c *Claim, took time.Duration, err error) {

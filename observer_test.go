@@ -144,3 +144,32 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 		}
 	})
 }
+
+// endedSeen counts the events that were told under a ctx that had ended.
+type endedSeen struct{ told, ended int }
+
+func (s *endedSeen) Observe(ctx context.Context, _ retrysafe.Event) {
+	s.told++
+	if ctx.Err() != nil {
+		s.ended++
+	}
+}
+
+// TestHangUpTakesNoEventAlong: some observers tell nothing under a ctx that has ended.
+func TestHangUpTakesNoEventAlong(t *testing.T) {
+	for _, detached := range []bool{false, true} {
+		t.Run(fmt.Sprintf("detached %v", detached), func(t *testing.T) {
+			var seen endedSeen
+			l := newLab(t, &retrysafe.Options{Observer: &seen})
+			caller, hangUp := context.WithCancel(t.Context())
+			_, err := l.Execute(caller, retrysafe.Request{Key: order, Fingerprint: payload, Detached: detached}, func(context.Context) retrysafe.Outcome {
+				hangUp()
+				return completed
+			})
+			wantErr(t, "Execute", err, nil)
+			if want := (endedSeen{told: 3}); seen != want { // claimed, ran, settled
+				t.Errorf("events: %+v, want %+v", seen, want)
+			}
+		})
+	}
+}

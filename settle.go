@@ -77,10 +77,10 @@ func (c *Claims) Extend(ctx context.Context, cl *Claim) error {
 // over, but not resolved, may still settle. ErrClaimLost: somebody else decided; nothing was written.
 func (c *Claims) Settle(ctx context.Context, cl *Claim, o Outcome) error {
 	return c.own(ctx, cl, o.verb(), func(e Entry, rec record) Entry {
-		if cl.end == (Rev{}) {
-			cl.end = NewRev()
-		}
 		e = ended(e, rec, o)
+		if cl.end == (Rev{}) {
+			cl.end = e.Rev
+		}
 		e.Rev = cl.end
 		return e
 	})

@@ -10,18 +10,18 @@ type operationKey struct{}
 
 // An operation is a running operation, and the context it runs in.
 type operation struct {
-	context.Context
-	cancel   context.CancelCauseFunc
+	bounded
 	executor *Executor
 	claims   *Claims
 	claim    *Claim
 	heart    heartbeat
 	returned bool // guarded by the executor's mu
 
-	mu      sync.Mutex
-	settled bool // out and err are final
-	out     Outcome
-	err     error
+	settling  sync.Mutex // guards what follows
+	settled   bool       // out and err are final
+	out       Outcome
+	err       error
+	recording bounded // the context of the record's first try
 }
 
 // Value returns the operation itself under its key.
@@ -29,7 +29,7 @@ func (op *operation) Value(key any) any {
 	if key == (operationKey{}) {
 		return op
 	}
-	return op.Context.Value(key)
+	return op.bounded.Value(key)
 }
 
 func operationOf(ctx context.Context) *operation {
@@ -39,12 +39,12 @@ func operationOf(ctx context.Context) *operation {
 
 // settle records the first outcome it is given and returns that one ever after.
 func (op *operation) settle(ctx context.Context, o Outcome) (Outcome, error) {
-	op.mu.Lock()
-	defer op.mu.Unlock()
+	op.settling.Lock()
+	defer op.settling.Unlock()
 	if !op.settled {
 		op.rest()
 		op.settled, op.out = true, o.plain()
-		op.err = op.executor.record(ctx, op.claims, op.claim, op.out)
+		op.err = op.record(ctx, op.out)
 	}
 	return op.out, op.err
 }

@@ -140,7 +140,8 @@ func (rec *recorder) outcomeOf(body []byte, notKept bool) retrysafe.Outcome {
 		}
 		return out
 	}
-	names := rec.kept(notKept)
+	var room [16]string
+	names := rec.kept(room[:0], notKept)
 	a := answer.Answer{Status: rec.status, Header: rec.header, Body: body}
 	if a.CheckOnly(names) != nil {
 		names, a.Body, notKept = nil, nil, true
@@ -198,15 +199,17 @@ func replayed(more []string) ([]string, error) {
 	return names, nil
 }
 
-// kept returns the names of the headers that are stored: the handler's own. Without the body, headers that
-// describe it are left out; headers that the answer's own Connection names are hop-by-hop (RFC 9110, 7.6.1).
-func (rec *recorder) kept(noBody bool) []string {
-	connection := rec.header["Connection"]
-	if !noBody && len(connection) == 0 && rec.outer == nil {
-		return rec.replay
+// kept appends to names those of the headers that are stored: what the handler itself set of them. Without the
+// body, headers that describe it are left out; headers that the answer's own Connection names are hop-by-hop (RFC
+// 9110, 7.6.1).
+func (rec *recorder) kept(names []string, noBody bool) []string {
+	for _, name := range rec.replay {
+		lines := rec.header[name]
+		if len(lines) == 0 || noBody && strings.HasPrefix(name, "Content-") && name != "Content-Location" ||
+			answer.Named(rec.header["Connection"], name) || slices.Equal(lines, rec.outer[name]) {
+			continue
+		}
+		names = append(names, name)
 	}
-	return slices.DeleteFunc(slices.Clone(rec.replay), func(name string) bool {
-		return noBody && strings.HasPrefix(name, "Content-") && name != "Content-Location" ||
-			answer.Named(connection, name) || slices.Equal(rec.header[name], rec.outer[name])
-	})
+	return names
 }

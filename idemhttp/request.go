@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -72,32 +72,25 @@ func (m *Middleware) readBody(r *http.Request) ([]byte, problem.Code) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, ""
 	}
-	hint := min(max(r.ContentLength, 511), trusted)
-	b := bytes.NewBuffer(make([]byte, 0, hint+bytes.MinRead)) // ReadFrom meets the end without growing
-	_, err := b.ReadFrom(&limited{r.Body, m.o.MaxBody})
-	switch {
-	case errors.Is(err, errTooLarge):
-		return nil, problem.BodyTooLarge
-	case err != nil:
-		return nil, problem.BodyUnreadable
+	hint := r.ContentLength
+	if hint < 0 {
+		hint = 511
 	}
-	return b.Bytes(), ""
-}
-
-var errTooLarge = errors.New("body is too large")
-
-// limited is a reader that fails once more than n bytes came.
-type limited struct {
-	r io.Reader
-	n int64
-}
-
-func (l *limited) Read(p []byte) (int, error) {
-	n, err := l.r.Read(p)
-	if l.n -= int64(n); l.n < 0 {
-		return n, errTooLarge
+	b := make([]byte, 0, min(hint, trusted)+1) // one more, to meet the end without growing
+	for {
+		n, err := r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case int64(len(b)) > m.o.MaxBody:
+			return nil, problem.BodyTooLarge
+		case err == io.EOF:
+			return b, ""
+		case err != nil:
+			return nil, problem.BodyUnreadable
+		case len(b) == cap(b):
+			b = slices.Grow(b, max(len(b), bytes.MinRead))
+		}
 	}
-	return n, err
 }
 
 // A body is what the handler reads. It is no type that a client of net/http knows how to rewind: a handler

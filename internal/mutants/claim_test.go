@@ -128,8 +128,8 @@ var claimMutants = []mutant{
 	{
 		fault: "the policy of whoever meets a claim decides, not the claim's",
 		file:  "claim.go",
-		old:   `meet(&e, rec.policy.OnLeaseEnd, rep.Now)`,
-		new:   `meet(&e, r.Policy.OnLeaseEnd, rep.Now)`,
+		old:   `meet(e, rec.policy.OnLeaseEnd, rep.Now)`,
+		new:   `meet(e, r.Policy.OnLeaseEnd, rep.Now)`,
 		pkg:   core, test: "TestLeaseEnd/hold, whatever the retry's own policy",
 	},
 	{
@@ -182,7 +182,7 @@ var claimMutants = []mutant{
 		seen:  "traefik-idempotency-plugin",
 		file:  "claim.go",
 		old:   "\tif err != nil {\n\t\treturn step{}, err\n\t}\n\tif rec.nonce",
-		new:   "\tif err != nil {\n\t\treturn step{verdict: Won, write: true, next: c.claimed(id, r, nonce, &e, record{}, rep.Now)}, nil\n\t}\n\tif rec.nonce",
+		new:   "\tif err != nil {\n\t\treturn step{verdict: Won, write: true, next: c.claimed(id, r, nonce, e, &record{}, rep.Now)}, nil\n\t}\n\tif rec.nonce",
 		pkg:   core, test: "TestUnreadableEntry/later version",
 	},
 	{

@@ -10,16 +10,16 @@ var ownerMutants = []mutant{
 		fault: "a caller who hangs up takes the record along",
 		seen:  "CR-8: caura-ai/caura#1629",
 		file:  "lease.go",
-		old:   `within(context.WithoutCancel(ctx), e.o.RecordWait)`,
-		new:   `within(ctx, e.o.RecordWait)`,
+		old:   `first.deaf, first.deadline = ctx, true,`,
+		new:   `first.deaf, first.deadline = ctx, false,`,
 		pkg:   core, test: "TestCallerHangsUp",
 	},
 	{
 		fault: "an answer goes out before it is recorded",
 		seen:  "go-idem-proxy",
 		file:  "lease.go",
-		old:   "\tif final, err := settle(first); final {\n\t\treturn err\n\t}\n",
-		new:   "\tgo settle(context.WithoutCancel(ctx))\n\tif true {\n\t\treturn nil\n\t}\n",
+		old:   "\tif final, err := op.tryRecord(first, o, began); final {\n\t\treturn err\n\t}\n",
+		new:   "\tgo op.tryRecord(context.WithoutCancel(ctx), o, began)\n\tif true {\n\t\treturn nil\n\t}\n",
 		pkg:   core, test: "TestAnswerIsHeldBackUntilRecorded",
 	},
 	{
@@ -84,6 +84,27 @@ var ownerMutants = []mutant{
 		old:   `rec.nonce != c.nonce || rep.Entry.epoch() != c.epoch`,
 		new:   `rep.Entry.epoch() != c.epoch`,
 		pkg:   core, test: "TestAnothersEntryOfTheSameEpoch",
+	},
+	{
+		fault: "an operation that asks late is not told that its claim is lost",
+		file:  "bound.go",
+		old:   `b.over, b.cause = true, cause`,
+		new:   `b.over = true`,
+		pkg:   core, test: "TestContextOfAnOperation/the claim is lost",
+	},
+	{
+		fault: "what an operation is told of its end changes with what becomes of its caller",
+		file:  "bound.go",
+		old:   `if b.deaf || b.over {`,
+		new:   `if b.deaf {`,
+		pkg:   core, test: "TestBoundedContextEnds/it has ended, then its parent/nothing asked before/parent real",
+	},
+	{
+		fault: "an operation is told its caller's cause for its own",
+		file:  "bound.go",
+		old:   "if b.real != nil {\n\t\tfrom = b.real",
+		new:   "if b.real != nil && b.real.Err() == nil {\n\t\tfrom = b.real",
+		pkg:   core, test: "TestContextOfAnOperation/the claim is lost",
 	},
 
 	// Operators.

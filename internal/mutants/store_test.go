@@ -14,75 +14,75 @@ var storeMutants = []mutant{
 		fault: "create writes over what stands",
 		seen:  "CC-1: ikyriak/IdempotentAPI#23",
 		file:  "store/memstore/memstore.go",
-		old:   `if standing, ok := sh.entries[e.ID]; ok {`,
-		new:   `if standing, ok := sh.entries[e.ID]; ok && standing.Rev == e.Rev {`,
+		old:   `if standing := sh.entries[e.ID]; standing != none {`,
+		new:   `if standing := sh.entries[e.ID]; standing.is(e.Rev) {`,
 		pkg:   memstore, test: suite + "create leaves what stands and returns it",
 	},
 	{
 		fault: "create does not know its own write again",
 		seen:  "redis/go-redis#2985",
 		file:  "store/memstore/memstore.go",
-		old:   `true, standing.Rev == e.Rev), true`,
-		new:   `true, false), true`,
+		old:   `standing, standing.is(e.Rev)), true`,
+		new:   `standing, false), true`,
 		pkg:   memstore, test: suite + "create sent again is recognised",
 	},
 	{
 		fault: "create takes another's write for its own",
 		file:  "store/memstore/memstore.go",
-		old:   `true, standing.Rev == e.Rev), true`,
-		new:   `true, true), true`,
+		old:   `standing, standing.is(e.Rev)), true`,
+		new:   `standing, true), true`,
 		pkg:   memstore, test: suite + "of many creators one wins and all others see it",
 	},
 	{
 		fault: "swap does not ask what it replaces",
 		seen:  "CC-4: aws-powertools/powertools-lambda-typescript#5714",
 		file:  "store/memstore/memstore.go",
-		old:   "if !ok || standing.Rev != old {\n\t\treturn refusal(sh, standing, ok, ok &&",
-		new:   "if !ok {\n\t\treturn refusal(sh, standing, ok, ok &&",
+		old:   "if !standing.is(old) {\n\t\treturn sh.refusal(e.ID,",
+		new:   "if standing == none {\n\t\treturn sh.refusal(e.ID,",
 		pkg:   memstore, test: suite + "swap leaves any other Rev and returns what stands",
 	},
 	{
 		fault: "swap writes where nothing stands",
 		file:  "store/memstore/memstore.go",
-		old:   "if !ok || standing.Rev != old {\n\t\treturn refusal(sh, standing, ok, ok &&",
-		new:   "if ok && standing.Rev != old {\n\t\treturn refusal(sh, standing, ok, ok &&",
+		old:   "if !standing.is(old) {\n\t\treturn sh.refusal(e.ID,",
+		new:   "if standing != none && !standing.is(old) {\n\t\treturn sh.refusal(e.ID,",
 		pkg:   memstore, test: suite + "swap writes nothing where nothing stands",
 	},
 	{
 		fault: "swap does not know its own write again",
 		seen:  "redis/go-redis#2985",
 		file:  "store/memstore/memstore.go",
-		old:   `ok, ok && standing.Rev == e.Rev)`,
-		new:   `ok, false)`,
+		old:   `standing, standing.is(e.Rev)), nil`,
+		new:   `standing, false), nil`,
 		pkg:   memstore, test: suite + "swap sent again is recognised",
 	},
 	{
 		fault: "an outcome finds no place in a full store",
 		file:  "store/memstore/memstore.go",
-		old:   "\ts.bytes.Add(size(e) - size(standing))\n",
-		new:   "\tif s.bytes.Add(size(e)-size(standing)) > s.maxBytes {\n\t\treturn retrysafe.Reply{}, notWritten(ErrFull)\n\t}\n",
+		old:   "\ts.bytes.Add(size(itemLen(&e)) - size(len(standing)))\n",
+		new:   "\tif s.bytes.Add(size(itemLen(&e))-size(len(standing))) > s.maxBytes {\n\t\treturn retrysafe.Reply{}, notWritten(ErrFull)\n\t}\n",
 		pkg:   memstore, test: "TestOutcomeFindsItsPlaceInAFullStore",
 	},
 	{
 		fault: "delete does not ask what it removes",
 		seen:  "CC-5: aws-powertools/powertools-lambda-typescript#5675",
 		file:  "store/memstore/memstore.go",
-		old:   "if !ok || standing.Rev != old {\n\t\treturn refusal(sh, standing, ok, !ok)",
-		new:   "if !ok {\n\t\treturn refusal(sh, standing, ok, !ok)",
+		old:   "if !standing.is(old) {\n\t\treturn sh.refusal(id,",
+		new:   "if standing == none {\n\t\treturn sh.refusal(id,",
 		pkg:   memstore, test: suite + "delete sent again spares what was created since",
 	},
 	{
 		fault: "delete of what is gone is not OK",
 		file:  "store/memstore/memstore.go",
-		old:   `refusal(sh, standing, ok, !ok)`,
-		new:   `refusal(sh, standing, ok, false)`,
+		old:   `sh.refusal(id, standing, standing == none)`,
+		new:   `sh.refusal(id, standing, false)`,
 		pkg:   memstore, test: suite + "delete of what is absent is OK",
 	},
 	{
 		fault: "get returns an empty entry for what is absent",
 		file:  "store/memstore/memstore.go",
-		old:   "if e, ok := sh.entries[id]; ok {\n\t\t\te.Body",
-		new:   "if e := sh.entries[id]; true {\n\t\t\te.Body",
+		old:   "if standing := sh.entries[id]; standing != none {\n\t\t\tfound = append(found, standing.entry(id))\n\t\t}\n",
+		new:   "if standing := sh.entries[id]; standing != none {\n\t\t\tfound = append(found, standing.entry(id))\n\t\t} else {\n\t\t\tfound = append(found, retrysafe.Entry{ID: id})\n\t\t}\n",
 		pkg:   memstore, test: suite + "get returns what stands and leaves out the rest",
 	},
 	{
@@ -91,20 +91,6 @@ var storeMutants = []mutant{
 		old:   "Create(ctx context.Context, e retrysafe.Entry) (retrysafe.Reply, error) {\n\tif err := ctx.Err(); err != nil {",
 		new:   "Create(ctx context.Context, e retrysafe.Entry) (retrysafe.Reply, error) {\n\tif err := ctx.Err(); false {",
 		pkg:   memstore, test: suite + "an ended context is an error",
-	},
-	{
-		fault: "the caller's body is kept, not a copy",
-		file:  "store/memstore/memstore.go",
-		old:   `kept.Body = bytes.Clone(e.Body)`,
-		new:   `kept.Body = e.Body`,
-		pkg:   memstore, test: suite + "a caller may reuse its body",
-	},
-	{
-		fault: "a reader is given the body that is kept",
-		file:  "store/memstore/memstore.go",
-		old:   `standing.Body = bytes.Clone(standing.Body)`,
-		new:   ``,
-		pkg:   memstore, test: suite + "what a reader changes reaches nobody else",
 	},
 
 	// The clock.
@@ -125,8 +111,8 @@ var storeMutants = []mutant{
 	{
 		fault: "what is created after a deletion may be older than what was deleted",
 		file:  "store/memstore/memstore.go",
-		old:   "delete(sh.entries, e.ID)\n",
-		new:   "delete(sh.entries, e.ID)\n\tsh.last = time.Time{}\n",
+		old:   "delete(sh.entries, id)\n",
+		new:   "delete(sh.entries, id)\n\tsh.last = time.Time{}\n",
 		pkg:   memstore, test: "TestNoClockIsBehindAStamp",
 	},
 	{
@@ -165,29 +151,29 @@ var storeMutants = []mutant{
 	{
 		fault: "a key gives way with its answer",
 		file:  "store/memstore/memstore.go",
-		old:   `now.Sub(e.Stamp) >= e.TTL`,
-		new:   `now.Sub(e.Stamp) >= e.Due`,
+		old:   `now.Sub(e.stamp()) >= e.ttl()`,
+		new:   `now.Sub(e.stamp()) >= e.due()`,
 		pkg:   memstore, test: "TestEachGivesWayAtItsOwnTime",
 	},
 	{
 		fault: "room is made once and never again",
 		file:  "store/memstore/memstore.go",
-		old:   `s.endsAt(e.Stamp.Add(e.TTL))`,
+		old:   `s.endsAt(e.stamp().Add(e.ttl()))`,
 		new:   `_ = e`,
 		pkg:   memstore, test: "TestEachGivesWayAtItsOwnTime",
 	},
 	{
 		fault: "the bytes of what is deleted are never free again",
 		file:  "store/memstore/memstore.go",
-		old:   "\ts.bytes.Add(-size(e))\n",
+		old:   "\ts.bytes.Add(-size(len(standing)))\n",
 		new:   "",
 		pkg:   memstore, test: "TestOutcomeFindsItsPlaceInAFullStore",
 	},
 	{
 		fault: "the place of what is deleted is never free again",
 		file:  "store/memstore/memstore.go",
-		old:   "delete(sh.entries, e.ID)\n\ts.entries.Add(-1)\n",
-		new:   "delete(sh.entries, e.ID)\n",
+		old:   "delete(sh.entries, id)\n\ts.entries.Add(-1)\n",
+		new:   "delete(sh.entries, id)\n",
 		pkg:   memstore, test: "TestFullStoreRefusesNewKeys/too many entries",
 	},
 	{
@@ -209,15 +195,15 @@ var storeMutants = []mutant{
 	{
 		fault: "a waiter is not told of a swap",
 		file:  "store/memstore/memstore.go",
-		old:   "sh.entries[e.ID] = kept\n\tsh.wake(e.ID)",
-		new:   "sh.entries[e.ID] = kept",
+		old:   "sh.entries[e.ID] = itemOf(&e)\n\tsh.wake(e.ID)",
+		new:   "sh.entries[e.ID] = itemOf(&e)",
 		pkg:   memstore, test: "TestEveryWriteWakes/swap",
 	},
 	{
 		fault: "a waiter is not told of a deletion",
 		file:  "store/memstore/memstore.go",
-		old:   "s.bytes.Add(-size(e))\n\tsh.wake(e.ID)",
-		new:   "s.bytes.Add(-size(e))",
+		old:   "s.bytes.Add(-size(len(standing)))\n\tsh.wake(id)",
+		new:   "s.bytes.Add(-size(len(standing)))",
 		pkg:   memstore, test: "TestEveryWriteWakes/delete",
 	},
 	{
@@ -247,21 +233,21 @@ var storeMutants = []mutant{
 	{
 		fault: "a listing of what is due holds what is not",
 		file:  "store/memstore/list.go",
-		old:   `(!q.Due || page.Now.Sub(e.Stamp) >= e.Due)`,
+		old:   `(!q.Due || page.Now.Sub(e.stamp()) >= e.due())`,
 		new:   `true`,
 		pkg:   memstore, test: suite + "list selects what is due",
 	},
 	{
 		fault: "a listing by prefix finds it anywhere",
 		file:  "store/memstore/list.go",
-		old:   `strings.HasPrefix(e.Display, q.Prefix)`,
-		new:   `strings.Contains(e.Display, q.Prefix)`,
+		old:   `strings.HasPrefix(e.display(), q.Prefix)`,
+		new:   `strings.Contains(e.display(), q.Prefix)`,
 		pkg:   memstore, test: suite + "list selects by prefix of display byte for byte",
 	},
 	{
 		fault: "a listing of one scope holds all",
 		file:  "store/memstore/list.go",
-		old:   `(q.Scope == "" || e.Scope == q.Scope)`,
+		old:   `(q.Scope == "" || e.scope() == q.Scope)`,
 		new:   `true`,
 		pkg:   memstore, test: suite + "list selects by scope byte for byte",
 	},
@@ -293,9 +279,9 @@ func dropAll(state string) string {
 	return `	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		for _, standing := range sh.entries {
-			if standing.State == retrysafe.` + state + ` {
-				s.drop(sh, standing)
+		for id, standing := range sh.entries {
+			if standing.state() == retrysafe.` + state + ` {
+				s.drop(sh, id, standing)
 			}
 		}
 		sh.mu.Unlock()

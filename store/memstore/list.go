@@ -50,34 +50,35 @@ func (sh *shard) list(page *retrysafe.Page, q retrysafe.Query, last *retrysafe.I
 	if now := sh.now(); now.After(page.Now) {
 		page.Now = now // the clock of a page is behind no stamp on it
 	}
-	var found []retrysafe.Entry
-	for _, e := range sh.entries {
-		if (last == nil || bytes.Compare(e.ID[:], last[:]) > 0) && selects(q, e, page) {
-			found = append(found, e)
+	var found []retrysafe.ID
+	for id, e := range sh.entries {
+		if (last == nil || bytes.Compare(id[:], last[:]) > 0) && selects(q, e, page) {
+			found = append(found, id)
 		}
 	}
-	slices.SortFunc(found, func(a, b retrysafe.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(found, func(a, b retrysafe.ID) int { return bytes.Compare(a[:], b[:]) })
 	room := 0
 	for _, e := range page.Entries {
 		room += len(e.Body)
 	}
-	for _, e := range found {
+	for _, id := range found {
 		if len(page.Entries) >= limit || room > pageBytes {
 			return true
 		}
-		e.Body = bytes.Clone(e.Body)
+		standing := sh.entries[id]
+		e := standing.entry(id)
 		page.Entries = append(page.Entries, e)
-		page.Next = e.ID.String()
+		page.Next = id.String()
 		room += len(e.Body)
 	}
 	return false
 }
 
-func selects(q retrysafe.Query, e retrysafe.Entry, page *retrysafe.Page) bool {
-	return (len(q.States) == 0 || slices.Contains(q.States, e.State)) &&
-		(q.Scope == "" || e.Scope == q.Scope) &&
-		strings.HasPrefix(e.Display, q.Prefix) &&
-		(!q.Due || page.Now.Sub(e.Stamp) >= e.Due)
+func selects(q retrysafe.Query, e item, page *retrysafe.Page) bool {
+	return (len(q.States) == 0 || slices.Contains(q.States, e.state())) &&
+		(q.Scope == "" || e.scope() == q.Scope) &&
+		strings.HasPrefix(e.display(), q.Prefix) &&
+		(!q.Due || page.Now.Sub(e.stamp()) >= e.due())
 }
 
 func parseCursor(s string) (*retrysafe.ID, error) {

@@ -7,7 +7,6 @@
 package memstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ var (
 // after a deletion is younger than the deleted one, whatever the wall clock does.
 type shard struct {
 	mu      sync.Mutex
-	entries map[retrysafe.ID]retrysafe.Entry
+	entries map[retrysafe.ID]item
 	waiting map[retrysafe.ID]*waiting
 	start   time.Time // of the store: its clock goes on from there whatever the wall clock does
 	last    time.Time // stamp given last
@@ -70,7 +69,7 @@ func New(o *Options) *Store {
 	start := time.Now()
 	for i := range s.shards {
 		s.shards[i].start = start
-		s.shards[i].entries = map[retrysafe.ID]retrysafe.Entry{}
+		s.shards[i].entries = map[retrysafe.ID]item{}
 		s.shards[i].waiting = map[retrysafe.ID]*waiting{}
 	}
 	return s
@@ -117,10 +116,10 @@ func (s *Store) Create(ctx context.Context, e retrysafe.Entry) (retrysafe.Reply,
 func (s *Store) create(e retrysafe.Entry) (rep retrysafe.Reply, ok bool) {
 	sh := s.lock(e.ID)
 	defer sh.mu.Unlock()
-	if standing, ok := sh.entries[e.ID]; ok {
-		return refusal(sh, standing, true, standing.Rev == e.Rev), true
+	if standing := sh.entries[e.ID]; standing != none {
+		return sh.refusal(e.ID, standing, standing.is(e.Rev)), true
 	}
-	if !s.reserve(size(e)) {
+	if !s.reserve(size(itemLen(&e))) {
 		return retrysafe.Reply{}, false
 	}
 	return s.put(sh, e), true
@@ -133,11 +132,11 @@ func (s *Store) Swap(ctx context.Context, old retrysafe.Rev, e retrysafe.Entry) 
 	}
 	sh := s.lock(e.ID)
 	defer sh.mu.Unlock()
-	standing, ok := sh.entries[e.ID]
-	if !ok || standing.Rev != old {
-		return refusal(sh, standing, ok, ok && standing.Rev == e.Rev), nil
+	standing := sh.entries[e.ID]
+	if !standing.is(old) {
+		return sh.refusal(e.ID, standing, standing.is(e.Rev)), nil
 	}
-	s.bytes.Add(size(e) - size(standing))
+	s.bytes.Add(size(itemLen(&e)) - size(len(standing)))
 	return s.put(sh, e), nil
 }
 
@@ -148,11 +147,11 @@ func (s *Store) Delete(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) 
 	}
 	sh := s.lock(id)
 	defer sh.mu.Unlock()
-	standing, ok := sh.entries[id]
-	if !ok || standing.Rev != old {
-		return refusal(sh, standing, ok, !ok), nil
+	standing := sh.entries[id]
+	if !standing.is(old) {
+		return sh.refusal(id, standing, standing == none), nil
 	}
-	s.drop(sh, standing)
+	s.drop(sh, id, standing)
 	return retrysafe.Reply{OK: true, Now: sh.now()}, nil
 }
 
@@ -165,9 +164,8 @@ func (s *Store) Get(ctx context.Context, ids ...retrysafe.ID) ([]retrysafe.Entry
 	latest := since(s.shards[0].start)
 	for _, id := range ids {
 		sh := s.lock(id)
-		if e, ok := sh.entries[id]; ok {
-			e.Body = bytes.Clone(e.Body)
-			found = append(found, e)
+		if standing := sh.entries[id]; standing != none {
+			found = append(found, standing.entry(id))
 		}
 		if now := sh.now(); now.After(latest) {
 			latest = now
@@ -191,24 +189,25 @@ func (s *Store) put(sh *shard, e retrysafe.Entry) retrysafe.Reply {
 	if e.TTL > 0 {
 		s.endsAt(now.Add(e.TTL))
 	}
-	kept := e
-	kept.Body = bytes.Clone(e.Body)
-	sh.entries[e.ID] = kept
+	sh.entries[e.ID] = itemOf(&e)
 	sh.wake(e.ID)
 	return retrysafe.Reply{Entry: e, Found: true, OK: true, Now: now}
 }
 
-// refusal is the reply to a write that found another entry, or its own from an earlier sending.
-func refusal(sh *shard, standing retrysafe.Entry, found, ok bool) retrysafe.Reply {
-	standing.Body = bytes.Clone(standing.Body)
-	return retrysafe.Reply{Entry: standing, Found: found, OK: ok, Now: sh.now()}
+// refusal is the reply to a write that found another entry, its own from an earlier sending, or none.
+func (sh *shard) refusal(id retrysafe.ID, standing item, ok bool) retrysafe.Reply {
+	rep := retrysafe.Reply{OK: ok, Now: sh.now()}
+	if standing != none {
+		rep.Entry, rep.Found = standing.entry(id), true
+	}
+	return rep
 }
 
-func (s *Store) drop(sh *shard, e retrysafe.Entry) {
-	delete(sh.entries, e.ID)
+func (s *Store) drop(sh *shard, id retrysafe.ID, standing item) {
+	delete(sh.entries, id)
 	s.entries.Add(-1)
-	s.bytes.Add(-size(e))
-	sh.wake(e.ID)
+	s.bytes.Add(-size(len(standing)))
+	sh.wake(id)
 }
 
 // reserve makes room for one more entry, if the bounds allow it.
@@ -246,22 +245,16 @@ func (s *Store) dropForgotten() {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		now := sh.now()
-		for _, e := range sh.entries {
+		for id, e := range sh.entries {
 			switch {
-			case e.TTL > 0 && now.Sub(e.Stamp) >= e.TTL:
-				s.drop(sh, e)
-			case e.TTL > 0:
-				s.endsAt(e.Stamp.Add(e.TTL))
+			case e.ttl() > 0 && now.Sub(e.stamp()) >= e.ttl():
+				s.drop(sh, id, e)
+			case e.ttl() > 0:
+				s.endsAt(e.stamp().Add(e.ttl()))
 			}
 		}
 		sh.mu.Unlock()
 	}
-}
-
-// size estimates what e costs in memory.
-func size(e retrysafe.Entry) int64 {
-	const fixed = 272 // the entry, its place in the map, and their slack
-	return int64(fixed + len(e.Scope) + len(e.Display) + len(e.Body))
 }
 
 // waiting is who waits for one entry.
@@ -273,7 +266,7 @@ type waiting struct {
 // Wait returns when the Rev under id is not old any more.
 func (s *Store) Wait(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) error {
 	sh := s.lock(id)
-	if e, ok := sh.entries[id]; !ok || e.Rev != old {
+	if !sh.entries[id].is(old) {
 		sh.mu.Unlock()
 		return nil
 	}
