@@ -50,10 +50,10 @@ var importLaw = []lawRow{
 	{dir: "broker/brokertest", ours: "broker", tech: "testing", planned: true},
 
 	// The adapters: the core, or broker, and one technology.
-	{dir: "store/memstore", ours: "."},
+	{dir: "store/memstore", ours: ". internal/wake"},
 	{dir: "store/mysqlstore", ours: ". internal/coalesce internal/sqlkit", tech: "github.com/go-sql-driver/mysql", planned: true},
 	{dir: "store/natsstore", ours: ".", tech: "github.com/nats-io/nats.go", tests: "github.com/nats-io/nats-server/v2", planned: true},
-	{dir: "store/pebblestore", ours: ".", tech: "github.com/cockroachdb/pebble/v2"},
+	{dir: "store/pebblestore", ours: ". internal/wake", tech: "github.com/cockroachdb/pebble/v2"},
 	{dir: "store/pgstore", ours: ". internal/coalesce internal/sqlkit", tech: "github.com/jackc/pgx/v5", planned: true},
 	{dir: "store/redisstore", ours: ". internal/coalesce", tech: "github.com/redis/go-redis/v9", planned: true},
 	{dir: "store/sqlitestore", ours: ". internal/coalesce internal/sqlkit", tech: "modernc.org/sqlite", planned: true},

@@ -22,9 +22,7 @@ func entryIn(shard byte) retrysafe.Entry {
 
 func (s *Store) waiters() (n int) {
 	for i := range s.shards {
-		s.shards[i].mu.Lock()
-		n += len(s.shards[i].waiting)
-		s.shards[i].mu.Unlock()
+		n += s.shards[i].waiting.Len()
 	}
 	return n
 }

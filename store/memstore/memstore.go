@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/internal/wake"
 )
 
 // Options bound a Store. Nil, and the zero value of each field, is the default.
@@ -51,7 +52,7 @@ var (
 type shard struct {
 	mu      sync.Mutex
 	entries map[retrysafe.ID]item
-	waiting map[retrysafe.ID]*waiting
+	waiting wake.Set
 	start   time.Time // of the store: its clock goes on from there whatever the wall clock does
 	last    time.Time // stamp given last
 }
@@ -70,7 +71,6 @@ func New(o *Options) *Store {
 	for i := range s.shards {
 		s.shards[i].start = start
 		s.shards[i].entries = map[retrysafe.ID]item{}
-		s.shards[i].waiting = map[retrysafe.ID]*waiting{}
 	}
 	return s
 }
@@ -190,7 +190,7 @@ func (s *Store) put(sh *shard, e retrysafe.Entry) retrysafe.Reply {
 		s.endsAt(now.Add(e.TTL))
 	}
 	sh.entries[e.ID] = itemOf(&e)
-	sh.wake(e.ID)
+	sh.waiting.Wake(e.ID)
 	return retrysafe.Reply{Entry: e, Found: true, OK: true, Now: now}
 }
 
@@ -207,7 +207,7 @@ func (s *Store) drop(sh *shard, id retrysafe.ID, standing item) {
 	delete(sh.entries, id)
 	s.entries.Add(-1)
 	s.bytes.Add(-size(len(standing)))
-	sh.wake(id)
+	sh.waiting.Wake(id)
 }
 
 // reserve makes room for one more entry, if the bounds allow it.
@@ -257,12 +257,6 @@ func (s *Store) dropForgotten() {
 	}
 }
 
-// waiting is who waits for one entry.
-type waiting struct {
-	changed chan struct{}
-	count   int
-}
-
 // Wait returns when the Rev under id is not old any more.
 func (s *Store) Wait(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) error {
 	sh := s.lock(id)
@@ -270,29 +264,10 @@ func (s *Store) Wait(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) er
 		sh.mu.Unlock()
 		return nil
 	}
-	w := sh.waiting[id]
-	if w == nil {
-		w = &waiting{changed: make(chan struct{})}
-		sh.waiting[id] = w
-	}
-	w.count++
+	ticket := sh.waiting.Join(id)
 	sh.mu.Unlock()
-	select {
-	case <-w.changed:
-		return nil
-	case <-ctx.Done():
+	if err := ticket.Wait(ctx); err != nil {
+		return fmt.Errorf("memstore: wait: %w", err)
 	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if w.count--; w.count == 0 && sh.waiting[id] == w {
-		delete(sh.waiting, id)
-	}
-	return fmt.Errorf("memstore: wait: %w", ctx.Err())
-}
-
-func (sh *shard) wake(id retrysafe.ID) {
-	if w := sh.waiting[id]; w != nil {
-		close(w.changed)
-		delete(sh.waiting, id)
-	}
+	return nil
 }

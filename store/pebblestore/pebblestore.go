@@ -10,7 +10,7 @@
 //
 // A full disk refuses new keys with [ErrFull] and still records outcomes, out of a reserve that the store keeps
 // on the disk. Any other error of the disk ends the store: every call from then on fails, since nobody can know
-// what a disk holds that failed to sync. Open the folder again.
+// what a disk holds that failed to sync. See to the disk and start the process again: this one keeps the folder.
 package pebblestore
 
 import (
@@ -28,6 +28,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/internal/wake"
 )
 
 // Options are what a Store does. Nil, and the zero value of each field, is the default.
@@ -36,16 +37,18 @@ type Options struct {
 	Reserve    int64        // bytes on the disk kept back for outcomes when it is full. Defaults to 64 MiB
 	Logger     *slog.Logger // never told a key or a payload. Defaults to silence
 
-	disk   vfs.FS // defaults to the real one
-	noSync bool   // for the test that shows what it would cost
+	disk     vfs.FS           // defaults to the real one
+	wall     func() time.Time // defaults to time.Now
+	memTable uint64           // bytes in memory before they become a table. Defaults to 16 MiB
+	noSync   bool             // for the test that shows what it would cost
 }
 
 // Errors of a Store beside those of the contract.
 var (
 	// ErrFull says that the disk is full. Nothing was written.
 	ErrFull = errors.New("disk is full")
-	// ErrInUse says that another process has the folder open.
-	ErrInUse = errors.New("folder is in use by another process")
+	// ErrInUse says that a process has the folder open: another one, or this one.
+	ErrInUse = errors.New("folder is in use")
 	// ErrNewer says that a newer version of retrysafe wrote the folder.
 	ErrNewer = errors.New("folder was written by a newer version")
 )
@@ -66,16 +69,21 @@ type Store struct {
 	meta    meta
 	sync    *pebble.WriteOptions
 
+	waiting wake.Set
 	stripes [stripes]chan struct{} // locks that give way to a context
 	queue   chan *write
 	over    atomic.Pointer[error] // why the store takes no calls any more
 	ended   chan struct{}         // closed when over is set
+	broken  chan struct{}         // closed when the disk has failed: Pebble may never return from what it does then
+	failed  error                 // what the disk said; read it when broken is closed
+	breaks  sync.Once             // sets failed, closes broken
 	commits sync.WaitGroup        // the goroutine that commits
 	using   sync.RWMutex          // read-locked by every call: Pebble is closed when none is left
 }
 
 var (
 	_ retrysafe.Store     = (*Store)(nil)
+	_ retrysafe.Waiter    = (*Store)(nil)
 	_ retrysafe.Inspector = (*Store)(nil)
 )
 
@@ -101,10 +109,13 @@ func open(dir string, given *Options) (*Store, error) {
 	if o.disk == nil {
 		o.disk = vfs.Default
 	}
+	if o.wall == nil {
+		o.wall = time.Now
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{disk: o.disk, log: o.Logger, queue: make(chan *write, queueLength), ended: make(chan struct{}), sync: pebble.Sync}
+	s := &Store{disk: o.disk, log: o.Logger, queue: make(chan *write, queueLength), ended: make(chan struct{}), broken: make(chan struct{}), sync: pebble.Sync}
 	if o.noSync {
 		s.sync = pebble.NoSync
 	}
@@ -115,37 +126,58 @@ func open(dir string, given *Options) (*Store, error) {
 		return nil, err
 	}
 	s.reserve = newReserve(o.disk, dir, cmp.Or(o.Reserve, 64<<20), o.Logger)
-	lock, err := lockFolder(o.disk, dir)
-	if err != nil {
+	if err := s.unlessBroken(func() error { return s.start(dir, o) }); err != nil {
 		return nil, err
 	}
-	if s.db, err = pebble.Open(dir, s.engine(vfs.OnDiskFull(o.disk, s.reserve.release), lock, o.CacheBytes)); err != nil {
-		return nil, errors.Join(err, lock.Close())
+	s.commits.Go(s.commit)
+	return s, nil
+}
+
+// start locks the folder and has Pebble open it.
+func (s *Store) start(dir string, o Options) (err error) {
+	if s.lock, err = lockFolder(o.disk, dir); err != nil {
+		return err
 	}
-	s.lock = lock
-	if err := s.begin(); err != nil {
-		return nil, errors.Join(err, s.db.Close(), lock.Close())
+	disk := &guard{FS: vfs.OnDiskFull(o.disk, s.reserve.release), dir: dir, fail: s.fail}
+	if s.db, err = pebble.Open(dir, s.engine(disk, o)); err != nil {
+		return errors.Join(err, s.lock.Close())
+	}
+	disk.on.Store(true)
+	if err := s.begin(o.wall()); err != nil {
+		return errors.Join(err, s.db.Close(), s.lock.Close())
 	}
 	s.reserve.keep()
-	s.commits.Add(1)
-	go s.commit()
-	return s, nil
+	return nil
+}
+
+// unlessBroken returns what f returns, or, if the disk fails meanwhile, what the disk said: Pebble has no way out
+// of some failures, and f may never return.
+func (s *Store) unlessBroken(f func() error) error {
+	returned := make(chan error, 1)
+	go func() { returned <- f() }()
+	select {
+	case err := <-returned:
+		return err
+	case <-s.broken:
+		return s.failed
+	}
 }
 
 // format is the version of Pebble's files. It is raised on purpose only: an older release must open the folder.
 const format = pebble.FormatValueSeparation
 
 // engine is how Pebble is set up.
-func (s *Store) engine(disk vfs.FS, lock *pebble.Lock, cache int64) *pebble.Options {
+func (s *Store) engine(disk vfs.FS, given Options) *pebble.Options {
 	o := &pebble.Options{
 		FS:                 disk,
-		Lock:               lock,
+		Lock:               s.lock,
 		Logger:             engineLog{s},
 		EventListener:      &pebble.EventListener{BackgroundError: s.background, DiskSlow: s.slow, DataCorruption: s.corrupt},
 		FormatMajorVersion: format,
-		CacheSize:          cmp.Or(cache, 32<<20),
-		MemTableSize:       16 << 20,
+		CacheSize:          cmp.Or(given.CacheBytes, 32<<20),
+		MemTableSize:       cmp.Or(given.memTable, 16<<20),
 	}
+	o.WithFSDefaults() // which watch the disk, and tell slow
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // a fresh key is looked up before it is claimed: most are not there
 	}
@@ -153,8 +185,11 @@ func (s *Store) engine(disk vfs.FS, lock *pebble.Lock, cache int64) *pebble.Opti
 }
 
 // begin reads what the folder says of itself, starts its clock, and finds the orphans.
-func (s *Store) begin() error {
+func (s *Store) begin(wall time.Time) error {
 	m, fresh, err := readMeta(s.db)
+	if err == nil && fresh {
+		err = mustBeEmpty(s.db)
+	}
 	if err != nil {
 		return err
 	}
@@ -162,7 +197,7 @@ func (s *Store) begin() error {
 	if err != nil {
 		return err
 	}
-	s.clock.start(last)
+	s.clock.start(wall, last)
 	s.boot = newBoot()
 	s.meta = m
 	if fresh || m.Restored {
@@ -183,9 +218,17 @@ func (s *Store) Close() error {
 	if !s.end(errClosed) { // closed already; or a disk has failed: Pebble may hang, and has nothing left to save
 		return nil
 	}
+	if err := s.unlessBroken(s.close); err != nil {
+		return fmt.Errorf("pebblestore: close: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) close() error {
 	s.commits.Wait()
-	s.using.Lock()
-	defer s.using.Unlock()
+	s.using.Lock() // until the last call has left; those that come now find that the store has ended
+	s.using.Unlock()
+	s.reserve.keeping.Wait()
 	return errors.Join(s.db.Flush(), s.db.Close(), s.lock.Close()) // what is in tables has checksums that end nowhere
 }
 
@@ -236,6 +279,9 @@ func notWritten(err error) error {
 func (s *Store) Get(ctx context.Context, ids ...retrysafe.ID) (found []retrysafe.Entry, now time.Time, err error) {
 	s.using.RLock()
 	defer s.using.RUnlock()
+	if err := s.why(); err != nil {
+		return nil, time.Time{}, notWritten(err)
+	}
 	for _, id := range ids {
 		stripe, err := s.enter(ctx, id)
 		if err != nil {
@@ -251,4 +297,35 @@ func (s *Store) Get(ctx context.Context, ids ...retrysafe.ID) (found []retrysafe
 		}
 	}
 	return found, s.clock.now(), nil
+}
+
+// Wait returns when the Rev under id is not old any more, or when the store ends.
+func (s *Store) Wait(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) error {
+	ticket, err := s.join(ctx, id, old)
+	if err != nil {
+		return fmt.Errorf("pebblestore: wait: %w", err)
+	}
+	if ticket == nil {
+		return nil
+	}
+	if err := ticket.Wait(ctx); err != nil {
+		return fmt.Errorf("pebblestore: wait: %w", err)
+	}
+	return nil
+}
+
+// join is nil when the Rev is not old. No write is under way while it looks.
+func (s *Store) join(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) (*wake.Ticket, error) {
+	s.using.RLock()
+	defer s.using.RUnlock()
+	stripe, err := s.enter(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { <-stripe }()
+	r, found, err := s.read(s.db, id)
+	if err != nil || !found || r.Rev != old {
+		return nil, err
+	}
+	return s.waiting.Join(id), nil
 }

@@ -4,8 +4,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/store/storetest"
 )
@@ -14,7 +12,7 @@ import (
 func TestStore(t *testing.T) {
 	var disks sync.Map // of each store
 	open := func(t *testing.T, d *disk) retrysafe.Store {
-		s := openOn(t, d)
+		s := openOn(t, d, nil)
 		disks.Store(retrysafe.Store(s), d)
 		return s
 	}
@@ -23,8 +21,9 @@ func TestStore(t *testing.T) {
 		return d.(*disk)
 	}
 	storetest.Run(t, func(t *testing.T) retrysafe.Store { return open(t, newDisk()) }, &storetest.Options{
+		Load: 2000,
 		Reopen: func(t *testing.T, s retrysafe.Store) retrysafe.Store {
-			return open(t, diskOf(s).cut(vfs.CrashCloneCfg{}))
+			return open(t, diskOf(s).cut(0, 0))
 		},
 		StallSync: func(_ *testing.T, s retrysafe.Store) func() { return diskOf(s).stallSyncs() },
 	})

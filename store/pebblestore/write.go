@@ -23,6 +23,7 @@ const (
 // committed before it is durable. The lock that it holds is freed when it is durable, by whoever knows first that
 // it is over; its caller may be gone by then.
 type write struct {
+	id         retrysafe.ID
 	key, value []byte // the entry; no value: delete it
 	add, drop  []byte // keys of the index; nil: none
 	stripe     chan struct{}
@@ -112,7 +113,7 @@ func (s *Store) change(ctx context.Context, e retrysafe.Entry, decide func(stand
 		<-stripe
 		return retrysafe.Reply{Entry: standing.entry(s.boot), Found: found, OK: d == done, Now: s.clock.now()}, nil
 	}
-	w := &write{key: entryKey(e.ID), stripe: stripe}
+	w := &write{id: e.ID, key: entryKey(e.ID), stripe: stripe}
 	if found {
 		w.drop = standing.indexKey(s.boot)
 	}
@@ -169,7 +170,6 @@ func (w *write) leave(err error) error {
 // commit commits what is queued, group by group: what arrives during a sync shares the next. It ends with the
 // store.
 func (s *Store) commit() {
-	defer s.commits.Done()
 	last := 0 // writes in the group before
 	for {
 		select {
@@ -197,6 +197,7 @@ func (s *Store) commitGroup(first *write, expected int) int {
 	err := s.commitBatch(batch)
 	for _, w := range group {
 		w.end(err)
+		s.waiting.Wake(w.id)
 	}
 	return len(group)
 }
