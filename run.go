@@ -3,7 +3,9 @@ package retrysafe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,8 +30,14 @@ func (e *Executor) Run(ctx context.Context) error {
 	}
 }
 
-// sweepBatch bounds the entries that one pass reads at once.
-const sweepBatch = 200
+// sweepBatch bounds the entries that one pass reads at once, sweepers those that it writes at once: a store that
+// commits in groups takes them as one. Between batches a sweep rests as long as sweepRest batches take, so that what
+// is served comes first.
+const (
+	sweepBatch = 192
+	sweepers   = 64
+	sweepRest  = 3
+)
 
 // Sweep passes once over all entries that are due: claims whose lease ended become Unknown where their policy
 // holds them, answers whose retention ended become tombstones, what is no longer remembered is dropped. It
@@ -45,23 +53,49 @@ func (e *Executor) Sweep(ctx context.Context) (changed int, err error) {
 	}
 	q := Query{States: []State{Free, InFlight, Completed, UnknownAnswered, Tombstone}, Due: true, Limit: sweepBatch}
 	for {
+		began := time.Now()
 		page, err := claims.list(ctx, list, q)
 		if err != nil {
 			return changed, fmt.Errorf("sweep: %w", err)
 		}
-		for _, entry := range page.Entries {
-			did, err := claims.Sweep(ctx, entry, page.Now)
-			if err != nil {
-				return changed, fmt.Errorf("sweep: %w", err)
-			}
-			if did {
-				changed++
-			}
+		n, err := claims.sweepPage(ctx, page)
+		changed += n
+		if err != nil {
+			return changed, fmt.Errorf("sweep: %w", err)
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
 			return changed, nil
 		}
+		select {
+		case <-ctx.Done():
+			return changed, fmt.Errorf("sweep: %w", ctx.Err())
+		case <-time.After(sweepRest * time.Since(began)):
+		}
 	}
+}
+
+// sweepPage sweeps the entries of a page, some at once. After an error it ends with what is under way.
+func (c *Claims) sweepPage(ctx context.Context, page Page) (int, error) {
+	var changed atomic.Int64
+	for some := range slices.Chunk(page.Entries, sweepers) {
+		errs := make([]error, len(some))
+		var under sync.WaitGroup
+		for i, entry := range some {
+			under.Go(func() {
+				did, err := c.Sweep(ctx, entry, page.Now)
+				if errs[i] = err; did {
+					changed.Add(1)
+				}
+			})
+		}
+		under.Wait()
+		for _, err := range errs {
+			if err != nil {
+				return int(changed.Load()), err
+			}
+		}
+	}
+	return int(changed.Load()), nil
 }
 
 // Sweep does to one entry, as it stood at now, what its times ask for. An unreadable entry is left alone.

@@ -70,7 +70,7 @@ func epochOf(e retrysafe.Entry) int64 {
 	return e.Epoch
 }
 
-// TestSweepInBatches is TT-4: however much is due, it is read in parts of bounded size and written one by one.
+// TestSweepInBatches is TT-4: however much is due, it is read in parts of bounded size, and few are written at once.
 func TestSweepInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, &retrysafe.Options{Retention: time.Hour, Remember: retrysafe.Off})
