@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,8 +109,8 @@ func (m *machine) policy() retrysafe.Policy {
 
 func (m *machine) key() *playedKey { return rapid.SampledFrom(m.keys).Draw(m.T, "key") }
 
-// blip has the store lose what it is asked to lose: nothing, one or two answers, or every answer to some kind of
-// write, whether the write took place or not. It returns true where a caller must notice.
+// blip has the store lose what it is asked to lose, of each entry: nothing, one or two answers, or every answer to some
+// kind of write, whether the write took place or not. It returns true where a caller must notice.
 func (m *machine) blip(verbs ...string) (noticed bool) {
 	kind := rapid.SampledFrom([]string{"none", "none", "one", "two", "all", "down"}).Draw(m.T, "blip")
 	times := map[string]int{"one": 1, "two": 2, "all": 3, "down": 3}[kind]
@@ -120,9 +121,16 @@ func (m *machine) blip(verbs ...string) (noticed bool) {
 	if kind == "down" {
 		around = down
 	}
+	var mu sync.Mutex
+	lost := map[retrysafe.ID]int{}
+	loses := func(id retrysafe.ID) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		lost[id]++
+		return lost[id] <= times
+	}
 	m.store.hook(func(c call, do func() (retrysafe.Reply, error)) (retrysafe.Reply, error) {
-		if slices.Contains(verbs, c.verb) && times > 0 {
-			times--
+		if slices.Contains(verbs, c.verb) && loses(c.id) {
 			return around(c, do)
 		}
 		return do()
