@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/retrysafe/retrysafe/bench/process"
 )
 
 // A Generator runs a Plan.
@@ -38,9 +40,9 @@ func (g *Generator) Run(ctx context.Context) (Report, error) {
 	case <-time.After(g.plan.Warmup):
 	case <-done:
 	}
-	before := cpuTime()
+	before := process.CPUTime()
 	<-done
-	cpu := cpuTime() - before
+	cpu := process.CPUTime() - before
 
 	if err := ctx.Err(); err != nil {
 		return Report{}, fmt.Errorf("load: run: %w", err)

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -42,7 +43,8 @@ const (
 type Plan struct {
 	URL         string        // http only: TLS would measure TLS
 	Method      string        // POST, PUT, PATCH, DELETE, or GET, which sends no body
-	Mode        Mode          // what the Idempotency-Key is
+	Mode        Mode          // what the key is
+	KeyHeader   string        // which carries the key as it is; "": Idempotency-Key, with the key in quotes
 	Keys        int           // how many keys Replay draws from; other modes ignore it
 	BodySize    int           // bytes of JSON in every request
 	Connections int           // how many requests are under way at once
@@ -75,6 +77,9 @@ func (p Plan) check() (target, error) {
 		}
 	default:
 		return target{}, fmt.Errorf("mode is %q, want unique, replay or plain", p.Mode)
+	}
+	if strings.Trim(strings.ToLower(p.KeyHeader), "abcdefghijklmnopqrstuvwxyz-") != "" {
+		return target{}, fmt.Errorf("key header is %q, want letters and hyphens", p.KeyHeader)
 	}
 	switch p.Method {
 	case "POST", "PUT", "PATCH", "DELETE", "GET":

@@ -36,6 +36,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 		{"replay with too many keys", func(p *Plan) { p.Mode, p.Keys = Replay, MaxKeys+1 }, "keys is 1000001"},
 		{"method in lower case", func(p *Plan) { p.Method = "post" }, `method is "post"`},
 		{"method whose answer has no body", func(p *Plan) { p.Method = "HEAD" }, `method is "HEAD"`},
+		{"key header with a line feed", func(p *Plan) { p.KeyHeader = "X\r\nY" }, "key header is"},
 		{"negative warmup", func(p *Plan) { p.Warmup = -1 }, "want positive times"},
 		{"no duration", func(p *Plan) { p.Duration = 0 }, "want positive times"},
 		{"no timeout", func(p *Plan) { p.Timeout = 0 }, "want positive times"},

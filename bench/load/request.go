@@ -23,9 +23,13 @@ func newRequest(p Plan, t target) request {
 	b.WriteString("Host: " + t.host + "\r\n")
 	keyAt := 0
 	if p.Mode != Plain {
-		b.WriteString(`Idempotency-Key: "`)
+		name, quote := "Idempotency-Key", `"` // it is a String of RFC 8941 there
+		if p.KeyHeader != "" {
+			name, quote = p.KeyHeader, ""
+		}
+		b.WriteString(name + ": " + quote)
 		keyAt = b.Len()
-		b.WriteString(strings.Repeat("0", keySize) + "\"\r\n")
+		b.WriteString(strings.Repeat("0", keySize) + quote + "\r\n")
 	}
 	content := ""
 	if p.Method != "GET" {

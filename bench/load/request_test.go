@@ -75,3 +75,12 @@ func TestKeysAreWrittenIntoTheRequest(t *testing.T) {
 		t.Errorf("two sets of 500 keys hold %d different ones", len(seen))
 	}
 }
+
+func TestOtherHeaderCarriesTheKeyWithoutQuotes(t *testing.T) {
+	r := newRequest(Plan{Mode: Unique, Method: "POST", KeyHeader: "X-Request-Id", BodySize: 128}, target{host: "h", path: "/"})
+	copy(r.key, newKeySet(1))
+	req, _ := parseRequest(t, r)
+	if key := req.Header.Get("X-Request-Id"); key != string(r.key) || req.Header.Get("Idempotency-Key") != "" {
+		t.Errorf("X-Request-Id is %q, Idempotency-Key %q; want the key %q alone", key, req.Header.Get("Idempotency-Key"), r.key)
+	}
+}

@@ -1,114 +1,117 @@
 // Command bench measures servers side by side: each in a process of its own, in interleaved rounds, so that
-// what the machine does meanwhile touches all of them alike. It prints one table in Markdown.
+// what the machine does meanwhile touches all of them alike. The load comes from this process, which does nothing
+// else while it measures. It prints one table in Markdown; progress goes to standard error.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"slices"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
-	"github.com/retrysafe/retrysafe/bench/load"
+	"github.com/retrysafe/retrysafe/bench/machine"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// A contender is a server under one kind of load.
-type contender struct {
-	name   string
-	server string // what `bench serve` serves
-	mode   load.Mode
-	base   string // the contender that its rate is divided by
-}
-
-var contenders = []contender{
-	{"bare handler, unique keys", "bare", load.Unique, ""},
-	{"middleware on memory, unique keys", "memory", load.Unique, "bare handler, unique keys"},
-	{"bare handler, 500 keys", "bare", load.Replay, ""},
-	{"middleware on memory, replays of 500 keys", "memory", load.Replay, "bare handler, 500 keys"},
-}
-
 type options struct {
 	rounds      int
-	connections int
+	connections []int
 	warmup      time.Duration
 	duration    time.Duration
+	only        *regexp.Regexp
+	dir         string
 }
 
-func run(ctx context.Context, args []string) error {
-	if len(args) == 2 && args[0] == "serve" {
-		return serve(args[1])
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "serve" {
+		return serve(ctx, args[1:], stdout)
 	}
-	var o options
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.IntVar(&o.rounds, "rounds", 7, "interleaved rounds")
-	flags.IntVar(&o.connections, "connections", 32, "connections of the load generator")
-	flags.DurationVar(&o.warmup, "warmup", time.Second, "before each measurement")
-	flags.DurationVar(&o.duration, "duration", 4*time.Second, "of each measurement")
-	if err := flags.Parse(args); err != nil {
+	o, err := parse(args, stderr)
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%d contenders, %d rounds, about %v in all\n", len(contenders), o.rounds,
-		time.Duration(len(contenders)*o.rounds)*(o.warmup+o.duration+time.Second))
-	results := map[string][]result{}
+	chosen := choose(o.only)
+	if len(chosen) == 0 {
+		return fmt.Errorf("no contender is called like %q: want part of one of %q", o.only, names(contenders))
+	}
+	where, err := machine.Describe(o.dir)
+	if err != nil {
+		return err
+	}
+	runs := len(chosen) * len(o.connections) * o.rounds
+	fmt.Fprintf(stderr, "%d contenders, about %v in all\n", len(chosen), (time.Duration(runs) * (o.warmup + o.duration + time.Second/2)).Round(time.Second))
+	results, err := rounds(ctx, chosen, o, stderr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s, `bench %s`\n%s\n\n", time.Now().UTC().Format(time.DateOnly), strings.Join(args, " "), where)
+	return printTable(stdout, chosen, o, results)
+}
+
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.rounds, "rounds", 5, "interleaved rounds")
+	connections := flags.String("connections", "32,128", "connections of the load generator, one table part for each")
+	flags.DurationVar(&o.warmup, "warmup", time.Second, "before each measurement")
+	flags.DurationVar(&o.duration, "duration", 3*time.Second, "of each measurement")
+	only := flags.String("only", "", "regular expression: contenders to run, and what they are compared with")
+	flags.StringVar(&o.dir, "dir", os.TempDir(), "folder for the stores' folders: on the disk to be measured")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 || o.rounds < 1 {
+		return o, fmt.Errorf("want flags alone and at least one round, got %q", args)
+	}
+	for part := range strings.SplitSeq(*connections, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return o, fmt.Errorf("-connections %s: want numbers with commas between", *connections)
+		}
+		o.connections = append(o.connections, n)
+	}
+	o.only, err = regexp.Compile(*only)
+	return o, err
+}
+
+// results are those of each contender at each number of connections, round by round.
+type results map[place][]result
+
+type place struct {
+	contender   string
+	connections int
+}
+
+func rounds(ctx context.Context, chosen []contender, o options, stderr io.Writer) (results, error) {
+	out := results{}
 	for round := range o.rounds {
-		for i := range contenders {
-			c := contenders[(round+i)%len(contenders)] // nobody is always first
-			r, err := measure(ctx, c, o)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
+		for _, n := range o.connections {
+			for i := range chosen {
+				c := chosen[(round+i)%len(chosen)] // nobody is always first
+				r, err := measure(ctx, c, n, o)
+				if err != nil {
+					return nil, fmt.Errorf("%s, %d connections: %w", c.name, n, err)
+				}
+				out[place{c.name, n}] = append(out[place{c.name, n}], r)
+				fmt.Fprintf(stderr, "round %d, %d connections: %-70s %8.0f/s\n", round+1, n, c.name, r.rate)
 			}
-			results[c.name] = append(results[c.name], r)
-			fmt.Fprintf(os.Stderr, "round %d: %-45s %8.0f/s\n", round+1, c.name, r.rate)
 		}
 	}
-	print(o, results)
-	return nil
-}
-
-// print writes the table: medians, with the spread behind them, and the median of the ratios round by round.
-func print(o options, results map[string][]result) {
-	fmt.Printf("%s, %d connections, %d rounds of %v, %s, %d cores\n\n", time.Now().UTC().Format(time.DateOnly), o.connections, o.rounds, o.duration, runtime.Version(), runtime.NumCPU())
-	fmt.Println("| | requests/s (least to most) | ratio to the bare handler | p50 / p99 ms | server CPU us a request | executed of sent |")
-	fmt.Println("|---|---|---|---|---|---|")
-	for _, c := range contenders {
-		rs := results[c.name]
-		rates := each(rs, func(r result) float64 { return r.rate })
-		ratio := "1"
-		if base := results[c.base]; c.base != "" {
-			var ratios []float64
-			for i := range rs {
-				ratios = append(ratios, rs[i].rate/base[i].rate)
-			}
-			ratio = fmt.Sprintf("**%.2f** (%.2f to %.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
-		}
-		last := rs[len(rs)-1]
-		fmt.Printf("| %s | %.0f (%.0f to %.0f) | %s | %.2f / %.2f | %.0f | %d of %d |\n", c.name, median(rates), slices.Min(rates), slices.Max(rates), ratio,
-			median(each(rs, func(r result) float64 { return r.p50 / 1000 })), median(each(rs, func(r result) float64 { return r.p99 / 1000 })),
-			median(each(rs, func(r result) float64 { return r.cpu })), last.executed, last.sent)
-	}
-}
-
-func each(rs []result, f func(result) float64) (out []float64) {
-	for _, r := range rs {
-		out = append(out, f(r))
-	}
-	return out
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2
+	return out, nil
 }
