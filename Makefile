@@ -3,10 +3,12 @@
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s
+CUTS ?= 5000
+KILLS ?= 200
 
 .SHELLFLAGS := -euc
 .NOTPARALLEL:
-.PHONY: help demo test check fmt vet lint vuln race mutants bench-check bench fuzz
+.PHONY: help demo test check fmt vet lint vuln race mutants bench-check proof bench fuzz
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 14
@@ -49,6 +51,12 @@ mutants: ## every deliberate fault is found by the test it names
 
 bench-check: ## bench, a module of its own, builds and passes its tests
 	cd bench && go vet ./... && go build ./... && go test ./...
+
+# What check runs in short, at full length: about ten minutes.
+proof: ## power cuts, kill -9 and the idle keep-alive race in full
+	go test -count=1 -timeout 20m -v -run '^TestPowerCut' ./store/pebblestore -cuts=$(CUTS)
+	go test -count=1 -timeout 10m -v -run '^TestKill$$' ./cmd/retrysafe -kills=$(KILLS)
+	go test -count=1 -timeout 10m -v -run '^TestIdleRace$$' ./gateway -posts=1500 -idle=3s
 
 bench: ## the core's benchmarks, then side by side with others
 	go test -run '^$$' -bench . -benchmem .

@@ -31,12 +31,12 @@ func (e *Executor) Run(ctx context.Context) error {
 }
 
 // sweepBatch bounds the entries that one pass reads at once, sweepers those that it writes at once: a store that
-// commits in groups takes them as one. Between batches a sweep rests as long as sweepRest batches take, so that what
-// is served comes first.
+// commits in groups takes them as one. While operations are under way a sweep rests sweepRest times as long as each
+// batch took: what is served comes first.
 const (
-	sweepBatch = 192
+	sweepBatch = 256
 	sweepers   = 64
-	sweepRest  = 3
+	sweepRest  = 4
 )
 
 // Sweep passes once over all entries that are due: claims whose lease ended become Unknown where their policy
@@ -66,11 +66,25 @@ func (e *Executor) Sweep(ctx context.Context) (changed int, err error) {
 		if q.Cursor = page.Next; q.Cursor == "" {
 			return changed, nil
 		}
-		select {
-		case <-ctx.Done():
-			return changed, fmt.Errorf("sweep: %w", ctx.Err())
-		case <-time.After(sweepRest * time.Since(began)):
+		if err := e.giveWay(ctx, sweepRest*time.Since(began)); err != nil {
+			return changed, fmt.Errorf("sweep: %w", err)
 		}
+	}
+}
+
+// giveWay waits for d if operations are under way.
+func (e *Executor) giveWay(ctx context.Context, d time.Duration) error {
+	e.mu.Lock()
+	busy := e.active > 0
+	e.mu.Unlock()
+	if !busy {
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 

@@ -85,8 +85,8 @@ func TestSweepInBatches(t *testing.T) {
 		if n, err := l.Sweep(t.Context()); n != entries || err != nil {
 			t.Errorf("Sweep: %d, %v, want %d", n, err, entries)
 		}
-		if lists := l.store.count("list"); lists < entries/200 || lists > entries/200+65 {
-			t.Errorf("%d pages, want parts of at most 200", lists)
+		if lists := l.store.count("list"); lists < entries/256 || lists > entries/256+65 {
+			t.Errorf("%d pages, want parts of at most 256", lists)
 		}
 		if n := l.store.count("delete"); n != entries {
 			t.Errorf("%d deletions, want %d", n, entries)

@@ -21,7 +21,7 @@ import (
 	"github.com/retrysafe/retrysafe/store/pebblestore"
 )
 
-var kills = flag.Int("kills", 12, "how often TestKill kills the gateway under load")
+var kills = flag.Int("kills", 30, "how often TestKill kills the gateway under load")
 
 // CR-1 and the promise, under kill -9: whenever the gateway dies, nothing runs twice, what was answered is answered again
 // byte for byte, and what was in flight is held, at once and for good.

@@ -35,25 +35,27 @@ func (s *Store) backup(ctx context.Context, dir string) error {
 		return err
 	}
 	made := s.clock.now()
-	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+	err := unpanicked(func() error { return s.db.Checkpoint(dir, pebble.WithFlushedWAL()) })
+	if err != nil {
 		return err
 	}
 	return markRestored(s.disk, dir, made)
 }
 
 // markRestored makes the copy in dir know that it is one.
-func markRestored(disk vfs.FS, dir string, made time.Time) (err error) {
-	db, err := pebble.Open(dir, lookOnly(pebble.Options{FS: disk, FormatMajorVersion: format}))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	m, _, err := readMeta(db)
-	if err != nil {
-		return err
-	}
-	m.Restored, m.RestoredOf = true, made
-	return m.write(db)
+func markRestored(disk vfs.FS, dir string, made time.Time) error {
+	return aside(disk, func(o *pebble.Options) error {
+		db, err := pebble.Open(dir, o)
+		if err != nil {
+			return err
+		}
+		m, _, err := readMeta(db)
+		if err == nil {
+			m.Restored, m.RestoredOf = true, made
+			err = m.write(db)
+		}
+		return errors.Join(err, db.Close())
+	})
 }
 
 // A Report is what Verify found.
@@ -63,6 +65,8 @@ type Report struct {
 	Bytes    int64                   // of their rows
 	Problems []string                // what is wrong, at most maxProblems of them; none: nothing is
 	Wrong    int                     // how many problems there are
+
+	clock int64 // as the folder records it, in Unix microseconds
 }
 
 // maxProblems bounds the problems that a Report names.
@@ -80,27 +84,28 @@ func Verify(ctx context.Context, dir string) (Report, error) { return verify(ctx
 
 func verify(ctx context.Context, dir string, disk vfs.FS) (Report, error) {
 	r := Report{States: map[retrysafe.State]int{}}
-	if err := r.read(ctx, dir, disk); err != nil {
-		return r, fmt.Errorf("pebblestore: verify %s: %w", dir, err)
+	err := aside(disk, func(o *pebble.Options) error { return r.read(ctx, dir, o) })
+	if err != nil {
+		return Report{}, fmt.Errorf("pebblestore: verify %s: %w", dir, err)
 	}
 	return r, nil
 }
 
-func (r *Report) read(ctx context.Context, dir string, disk vfs.FS) (err error) {
-	if _, err := disk.Stat(dir); err != nil {
+func (r *Report) read(ctx context.Context, dir string, o *pebble.Options) (err error) {
+	if _, err := o.FS.Stat(dir); err != nil {
 		return err
 	}
-	lock, err := lockFolder(disk, dir)
-	if err != nil {
+	if o.Lock, err = lockFolder(o.FS, dir); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	db, err := pebble.Open(dir, lookOnly(pebble.Options{FS: disk, Lock: lock, ReadOnly: true, ErrorIfNotExists: true}))
+	defer func() { err = errors.Join(err, o.Lock.Close()) }()
+	o.ReadOnly, o.ErrorIfNotExists = true, true
+	db, err := pebble.Open(dir, o)
 	if errors.Is(err, pebble.ErrDBDoesNotExist) {
 		return fmt.Errorf("%w: there is no store in it", retrysafe.ErrInvalid)
 	}
 	if err != nil {
-		return err
+		return ifNewer(o.FS, dir, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	_, fresh, err := readMeta(db)
@@ -110,15 +115,34 @@ func (r *Report) read(ctx context.Context, dir string, disk vfs.FS) (err error) 
 	case fresh:
 		return fmt.Errorf("%w: what is in it are no keys", retrysafe.ErrInvalid)
 	}
+	if r.clock, err = readClock(db); err != nil {
+		return err
+	}
 	if err := db.CheckLevels(nil); err != nil {
 		r.wrong("tables: %v", err)
 	}
-	return errors.Join(r.entries(ctx, db), r.index(db))
+	if err := r.walked("entries", r.entries(ctx, db)); err != nil {
+		return err
+	}
+	return r.walked("index", r.index(db))
 }
 
-// entries reads every entry, and looks it up in the index.
+// walked is the error of a walk. A damaged table is a problem among others, after which the walk did not come to an end.
+func (r *Report) walked(what string, err error) error {
+	if !pebble.IsCorruptionError(err) {
+		return err
+	}
+	r.wrong("%s: what follows a damaged block was not read: %v", what, err)
+	return nil
+}
+
+// entries reads every entry, and looks it up as a call does, and in the index.
 func (r *Report) entries(ctx context.Context, db *pebble.DB) error {
-	return each(db, []byte{entryPrefix}, []byte{entryPrefix + 1}, func(it *pebble.Iterator) error {
+	probe, err := db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+	if err != nil {
+		return err
+	}
+	err = each(db, []byte{entryPrefix}, []byte{entryPrefix + 1}, func(it *pebble.Iterator) error {
 		if r.Entries++; r.Entries%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -127,37 +151,44 @@ func (r *Report) entries(ctx context.Context, db *pebble.DB) error {
 			return err
 		}
 		r.Bytes += int64(len(b))
-		var id retrysafe.ID
-		if copy(id[:], it.Key()[1:]); len(it.Key()) != 1+len(id) {
-			r.wrong("entries: a key of %d bytes", len(it.Key()))
-			return nil
-		}
-		row, err := decode(id, b)
-		if err == nil {
-			err = row.Entry.Check()
-		}
-		if err != nil {
-			r.wrong("entry %.12s: %v", id, err)
-			return nil
-		}
-		r.States[row.State]++
-		return r.indexed(db, row)
+		return r.entry(it.Key(), b, probe)
 	})
+	probe.Close() // with the error of its last probe, which is noted
+	return err
 }
 
-// indexed looks for the row in the index: where it is due, or, in flight, where orphans stand.
-func (r *Report) indexed(db *pebble.DB, e row) error {
-	for _, now := range []boot{e.boot, {}} {
-		_, closer, err := db.Get(e.indexKey(now))
-		switch {
-		case err == nil:
-			return closer.Close()
-		case !errors.Is(err, pebble.ErrNotFound):
-			return err
-		}
+func (r *Report) entry(key, value []byte, probe *pebble.Iterator) error {
+	var id retrysafe.ID
+	if copy(id[:], key[1:]); len(key) != 1+len(id) {
+		r.wrong("entries: a key of %d bytes", len(key))
+		return nil
 	}
-	r.wrong("entry %.12s: it is not in the index", e.ID)
+	row, err := decode(id, value)
+	if err == nil {
+		err = row.Entry.Check()
+	}
+	if err != nil {
+		r.wrong("entry %.12s: %v", id, err)
+		return nil
+	}
+	if row.Stamp.UnixMicro() > r.clock {
+		r.wrong("entry %.12s: it is of %v, later than the clock of the folder", id, row.Stamp)
+	}
+	r.States[row.State]++
+	found := probe.SeekPrefixGE(key)
+	r.looked(id, found, probe, "it is not found when it is asked for")
+	found = probe.SeekPrefixGE(row.indexKey(row.boot)) || probe.SeekPrefixGE(row.indexKey(boot{})) // as an orphan
+	r.looked(id, found, probe, "it is not in the index")
 	return nil
+}
+
+// looked takes note of a probe that did not find what it was to find.
+func (r *Report) looked(id retrysafe.ID, found bool, probe *pebble.Iterator, what string) {
+	if err := probe.Error(); err != nil {
+		r.wrong("entry %.12s: %s: %v", id, what, err)
+	} else if !found {
+		r.wrong("entry %.12s: %s", id, what)
+	}
 }
 
 // index counts the keys of the index: each entry has one.
@@ -181,5 +212,5 @@ func each(db *pebble.DB, from, to []byte, f func(*pebble.Iterator) error) error 
 			return errors.Join(err, it.Close())
 		}
 	}
-	return it.Close() // with the error of the walk
+	return errors.Join(it.Error(), it.Close())
 }

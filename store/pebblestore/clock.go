@@ -15,22 +15,20 @@ import (
 // A clock gives stamps that never repeat and never run backwards, not over a restart either: each commit records
 // how far it has come. While the process runs it does not follow a wall clock that is set.
 type clock struct {
-	origin time.Time    // of the wall clock at start, with its monotonic reading
-	ahead  int64        // microseconds by which the wall clock was behind what was recorded
+	origin int64        // Unix microseconds at start: the wall clock, or where it was recorded to be if that is later
+	since  time.Time    // of the start, for its monotonic reading
 	last   atomic.Int64 // stamp given last, in Unix microseconds
 }
 
 // start starts the clock behind recorded, in Unix microseconds.
-func (c *clock) start(recorded int64) {
-	c.origin = time.Now()
-	c.ahead = max(0, recorded+1-c.origin.UnixMicro())
+func (c *clock) start(wall time.Time, recorded int64) {
+	c.since = time.Now()
+	c.origin = max(wall.UnixMicro(), recorded+1)
 	c.last.Store(recorded)
 }
 
 // micros is the clock in Unix microseconds.
-func (c *clock) micros() int64 {
-	return c.origin.Add(time.Since(c.origin)).UnixMicro() + c.ahead
-}
+func (c *clock) micros() int64 { return c.origin + time.Since(c.since).Microseconds() }
 
 // now is the clock, never behind the last stamp.
 func (c *clock) now() time.Time { return time.UnixMicro(max(c.micros(), c.last.Load())) }

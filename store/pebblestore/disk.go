@@ -6,26 +6,56 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/retrysafe/retrysafe"
 )
 
 // This file is what the store does about its disk: one that is in use, full, slow or broken.
 
 // fail ends the store. A disk that failed once is not tried again: what it lost it may have forgotten to tell.
 func (s *Store) fail(err error) {
-	if s.end(fmt.Errorf("the disk failed, and the store has ended: %w: see to the disk, then open the folder again", err)) {
-		s.log.Error("the disk failed: the store takes no calls until it is opened again", "err", err)
-	}
+	s.breaks.Do(func() {
+		s.failed = fmt.Errorf("the disk failed, and the store has ended: %w: see to the disk, then start again", err)
+		s.end(s.failed)
+		close(s.broken)
+		s.log.Error("the disk failed: the store takes no calls any more", "err", err)
+	})
 }
 
-// background meets an error of what Pebble does by itself: writing out tables, merging them.
-func (s *Store) background(err error) {
+// unread is the error of a read. What is damaged is unreadable; all else is the disk's.
+func (s *Store) unread(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case pebble.IsCorruptionError(err):
+		return fmt.Errorf("%w: %w", retrysafe.ErrUnreadable, err)
+	}
 	s.fail(err)
+	return s.failed
+}
+
+// fullPause is how long Pebble waits before it tries again what found no room. It would not wait by itself.
+const fullPause = 100 * time.Millisecond
+
+// background meets an error of what Pebble does by itself: writing out tables, merging them. Where there was no
+// room nothing is lost: it is tried again, and writes wait if they must. Any other error ends the goroutine: Pebble
+// would try again at once, for ever.
+func (s *Store) background(err error) {
+	if errors.Is(err, syscall.ENOSPC) && s.why() == nil {
+		time.Sleep(fullPause)
+		return
+	}
+	s.fail(err)
+	runtime.Goexit()
 }
 
 func (s *Store) slow(info pebble.DiskSlowInfo) {
@@ -55,41 +85,97 @@ func (l engineLog) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// lookOnly makes Pebble's settings those of a folder that is only looked at: what goes wrong is returned.
-func lookOnly(o pebble.Options) *pebble.Options {
-	o.Logger, o.EventListener = silent{}, &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
-	return &o
+// silent takes what Pebble logs while a folder is only looked at. Its errors are returned, but for the one from
+// which it does not return.
+type silent chan error
+
+func (silent) Infof(string, ...any)  {}
+func (silent) Errorf(string, ...any) {}
+func (fatal silent) Fatalf(format string, args ...any) {
+	select {
+	case fatal <- fmt.Errorf(format, args...):
+	default:
+	}
+	select {}
 }
 
-// silent takes what Pebble logs.
-type silent struct{}
+// aside returns what f returns, which opens a folder with the options that it is given.
+func aside(disk vfs.FS, f func(*pebble.Options) error) error {
+	fatal, returned := make(silent, 1), make(chan error, 1)
+	o := &pebble.Options{FS: disk, Logger: fatal, FormatMajorVersion: format, DisableAutomaticCompactions: true,
+		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}}
+	filter(o)
+	go func() { returned <- unpanicked(func() error { return f(o) }) }()
+	select {
+	case err := <-returned:
+		return err
+	case err := <-fatal:
+		return err
+	}
+}
 
-func (silent) Infof(string, ...any)              {}
-func (silent) Errorf(string, ...any)             {}
-func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+// unpanicked returns what f returns, or the error of which Pebble made a panic.
+func unpanicked(f func() error) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case runtime.Error: // a fault of the program, not of a disk
+			panic(p)
+		case error:
+			err = p
+		default:
+			panic(p)
+		}
+	}()
+	return f()
+}
 
-// lockFolder keeps other processes, and this one, from opening the folder twice.
+// lockFolder keeps other processes, and this one, from opening the folder twice, whatever they call it.
 func lockFolder(disk vfs.FS, dir string) (*pebble.Lock, error) {
+	if disk == vfs.Default {
+		resolved, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			resolved, err = filepath.Abs(resolved)
+		}
+		if err != nil {
+			return nil, err
+		}
+		dir = resolved
+	}
 	lock, err := pebble.LockDirectory(dir, disk)
 	if _, ok := errors.AsType[*fs.PathError](err); err != nil && !ok { // the file could be made, but is locked
-		return nil, fmt.Errorf("%w: end it, or choose another folder", ErrInUse)
+		return nil, fmt.Errorf("%w: end the process that has it open, or choose another folder", ErrInUse)
 	}
 	return lock, err
 }
 
-// makeFolder makes the folder and makes its name durable.
+// makeFolder makes the folder, with those above it, and makes their names durable.
 func makeFolder(disk vfs.FS, dir string) error {
-	if _, err := disk.Stat(dir); err == nil {
+	var above []string
+	for d := dir; ; d = disk.PathDir(d) {
+		if info, err := disk.Stat(d); err == nil && !info.IsDir() {
+			return fmt.Errorf("%w: %s is a file", retrysafe.ErrInvalid, d)
+		} else if err == nil || d == disk.PathDir(d) {
+			break
+		}
+		above = append(above, disk.PathDir(d))
+	}
+	if len(above) == 0 {
 		return nil
 	}
 	if err := disk.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	parent, err := disk.OpenDir(disk.PathDir(dir))
-	if err != nil {
-		return err
+	for _, d := range above {
+		f, err := disk.OpenDir(d)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
 	}
-	return errors.Join(parent.Sync(), parent.Close())
+	return nil
 }
 
 // A reserve is a file that takes up room, to be given up when the disk is full: what is under way can be recorded
@@ -102,6 +188,8 @@ type reserve struct {
 	log   *slog.Logger
 	given atomic.Bool
 	tried atomic.Int64 // when it was last looked whether there is room again; Unix nanoseconds
+
+	keeping sync.WaitGroup // the goroutine that looks
 }
 
 // retryReserve is how often a full disk is looked at.
@@ -156,14 +244,15 @@ func (r *reserve) write() error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// full tells whether new keys are to be refused. From time to time it looks whether there is room again.
+// full tells whether new keys are to be refused. From time to time it has looked whether there is room again, by a
+// goroutine: taking the reserve lasts as long as the disk needs.
 func (r *reserve) full() bool {
 	if !r.given.Load() {
 		return false
 	}
 	last := r.tried.Load()
 	if now := time.Now().UnixNano(); now-last > int64(retryReserve) && r.tried.CompareAndSwap(last, now) {
-		r.keep()
+		r.keeping.Go(r.keep)
 	}
 	return r.given.Load()
 }

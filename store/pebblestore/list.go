@@ -52,6 +52,7 @@ type lister struct {
 	q     retrysafe.Query
 	page  retrysafe.Page
 	bytes int
+	last  []byte // key that was walked last
 }
 
 func (l *lister) list(ctx context.Context) error {
@@ -142,16 +143,10 @@ func (l *lister) walk(ctx context.Context, from, to, after, behind []byte, each 
 		return err
 	}
 	defer it.Close()
-	valid := it.First()
-	if after != nil {
-		if valid = it.SeekGE(after); valid && bytes.Equal(it.Key(), after) {
-			valid = it.Next()
-		}
-	}
-	var last []byte
+	valid := seek(it, after)
 	for rows := 0; valid; valid = it.Next() {
 		if len(l.page.Entries) >= l.q.Limit || l.bytes > pageBytes || rows >= pageRows {
-			l.page.Next = hex.EncodeToString(append(last, behind...))
+			l.page.Next = hex.EncodeToString(append(l.last, behind...))
 			return nil
 		}
 		if rows++; rows%256 == 0 && ctx.Err() != nil {
@@ -160,9 +155,20 @@ func (l *lister) walk(ctx context.Context, from, to, after, behind []byte, each 
 		if err := each(it); err != nil {
 			return err
 		}
-		last = append(last[:0], it.Key()...)
+		l.last = append(l.last[:0], it.Key()...)
 	}
-	return it.Error()
+	return l.store.unread(it.Error())
+}
+
+// seek goes behind after, or to the start. What stands before after is not looked at: a sweep deletes it.
+func seek(it *pebble.Iterator, after []byte) (valid bool) {
+	if after == nil {
+		return it.First()
+	}
+	if valid = it.SeekGE(after); valid && bytes.Equal(it.Key(), after) {
+		valid = it.Next()
+	}
+	return valid
 }
 
 // few lists the classes that few entries are in, by ID: an entry that moves within the index is listed once.
@@ -180,8 +186,7 @@ func (l *lister) few(ctx context.Context) error {
 			return err
 		}
 	}
-	slices.SortFunc(ids, func(a, b retrysafe.ID) int { return bytes.Compare(a[:], b[:]) })
-	for i, id := range ids {
+	for i, id := range first(ids, pageRows+1) {
 		if len(l.page.Entries) >= l.q.Limit || l.bytes > pageBytes || i >= pageRows {
 			l.page.Next = hex.EncodeToString(entryKey(ids[i-1]))
 			return nil
@@ -208,20 +213,33 @@ func (l *lister) idsOf(ctx context.Context, c class, after []byte, ids []retrysa
 		if after == nil || bytes.Compare(id[:], after[1:]) > 0 {
 			ids = append(ids, id)
 		}
-		if len(ids)%4096 == 4095 && ctx.Err() != nil {
+		if len(ids) < 4*pageRows {
+			continue
+		}
+		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		ids = first(ids, pageRows+1) // more than a page needs: the rest is read again for the next
 	}
-	return ids, it.Error()
+	return ids, l.store.unread(it.Error())
+}
+
+// first returns the n smallest of ids, in order.
+func first(ids []retrysafe.ID, n int) []retrysafe.ID {
+	slices.SortFunc(ids, func(a, b retrysafe.ID) int { return bytes.Compare(a[:], b[:]) })
+	return ids[:min(n, len(ids))]
 }
 
 // takeOf takes the entry that stands under an ID of the index.
 func (l *lister) takeOf(id retrysafe.ID) error {
-	r, found, err := l.store.read(l.from, id)
-	if err == nil && !found {
+	r, err := l.store.read(l.from, id)
+	if err == nil && r == nil {
 		return fmt.Errorf("%w: an entry of the index does not stand", retrysafe.ErrUnreadable)
 	}
-	return l.take(r, err)
+	if err != nil {
+		r = &row{Entry: retrysafe.Entry{ID: id}}
+	}
+	return l.take(*r, err)
 }
 
 // take puts a row on the page if the query selects it. One that cannot be read is listed with what is known of it.

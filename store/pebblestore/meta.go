@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/retrysafe/retrysafe"
 )
@@ -47,6 +50,34 @@ func readMeta(db *pebble.DB) (m meta, fresh bool, err error) {
 	return m, false, nil
 }
 
+// ifNewer is err, of an opening, and ErrNewer if the folder's files are of a format that this version does not know.
+// Pebble keeps its number at the end of a file's name.
+func ifNewer(disk vfs.FS, dir string, err error) error {
+	names, _ := disk.List(dir)
+	for _, name := range names {
+		if rest, ok := strings.CutPrefix(name, "marker.format-version."); ok {
+			_, number, _ := strings.Cut(rest, ".")
+			if n, _ := strconv.Atoi(number); n > int(pebble.FormatNewest) {
+				return fmt.Errorf("%w: use the version that wrote it: %w", ErrNewer, err)
+			}
+		}
+	}
+	return err
+}
+
+// mustBeEmpty refuses to make a store of a database that is somebody else's.
+func mustBeEmpty(db *pebble.DB) error {
+	it, err := db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	found := it.First()
+	if err := it.Close(); err != nil || !found {
+		return err
+	}
+	return fmt.Errorf("%w: what is in it are no keys: choose another folder", retrysafe.ErrInvalid)
+}
+
 // generate starts a new history of entries, and says so if it goes on from a backup.
 func (s *Store) generate() error {
 	if s.meta.Restored {
@@ -76,7 +107,10 @@ func (s *Store) orphan() error {
 	defer func() { b.Close() }()
 	n := 0
 	for valid := it.First(); valid; valid = it.Next() {
-		id, _ := indexedID(it.Key())
+		id, ok := indexedID(it.Key())
+		if !ok { // Verify names it
+			continue
+		}
 		b.Delete(it.Key(), nil)
 		b.Set(append(indexBound(classInFlight, 0), id[:]...), nil, nil)
 		if n++; b.Len() > groupBytes {

@@ -33,7 +33,7 @@ import (
 
 // Options are what a Store does. Nil, and the zero value of each field, is the default.
 type Options struct {
-	CacheBytes int64        // of memory for blocks that were read. Defaults to 32 MiB
+	CacheBytes int64        // of memory for blocks that were read, and half as much again for entries. Defaults to 32 MiB
 	Reserve    int64        // bytes on the disk kept back for outcomes when it is full. Defaults to 64 MiB
 	Logger     *slog.Logger // never told a key or a payload. Defaults to silence
 
@@ -69,6 +69,7 @@ type Store struct {
 	meta    meta
 	sync    *pebble.WriteOptions
 
+	recent  *recent
 	waiting wake.Set
 	stripes [stripes]chan struct{} // locks that give way to a context
 	queue   chan *write
@@ -119,6 +120,8 @@ func open(dir string, given *Options) (*Store, error) {
 	if o.noSync {
 		s.sync = pebble.NoSync
 	}
+	o.CacheBytes = cmp.Or(o.CacheBytes, 32<<20)
+	s.recent = newRecent(o.CacheBytes / 2)
 	for i := range s.stripes {
 		s.stripes[i] = make(chan struct{}, 1)
 	}
@@ -140,9 +143,8 @@ func (s *Store) start(dir string, o Options) (err error) {
 	}
 	disk := &guard{FS: vfs.OnDiskFull(o.disk, s.reserve.release), dir: dir, fail: s.fail}
 	if s.db, err = pebble.Open(dir, s.engine(disk, o)); err != nil {
-		return errors.Join(err, s.lock.Close())
+		return errors.Join(ifNewer(o.disk, dir, err), s.lock.Close())
 	}
-	disk.on.Store(true)
 	if err := s.begin(o.wall()); err != nil {
 		return errors.Join(err, s.db.Close(), s.lock.Close())
 	}
@@ -168,20 +170,26 @@ const format = pebble.FormatValueSeparation
 
 // engine is how Pebble is set up.
 func (s *Store) engine(disk vfs.FS, given Options) *pebble.Options {
+	memTable := cmp.Or(given.memTable, 8<<20)
 	o := &pebble.Options{
 		FS:                 disk,
 		Lock:               s.lock,
 		Logger:             engineLog{s},
 		EventListener:      &pebble.EventListener{BackgroundError: s.background, DiskSlow: s.slow, DataCorruption: s.corrupt},
 		FormatMajorVersion: format,
-		CacheSize:          cmp.Or(given.CacheBytes, 32<<20),
-		MemTableSize:       cmp.Or(given.memTable, 16<<20),
+		CacheSize:          given.CacheBytes + 4*int64(memTable), // Pebble takes the memory of its tables out of the cache
+		MemTableSize:       memTable,
 	}
 	o.WithFSDefaults() // which watch the disk, and tell slow
-	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // a fresh key is looked up before it is claimed: most are not there
-	}
+	filter(o)
 	return o
+}
+
+// filter gives tables filters: a fresh key is looked up before it is claimed, and most are not there.
+func filter(o *pebble.Options) {
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
 }
 
 // begin reads what the folder says of itself, starts its clock, and finds the orphans.
@@ -202,6 +210,11 @@ func (s *Store) begin(wall time.Time) error {
 	s.meta = m
 	if fresh || m.Restored {
 		if err := s.generate(); err != nil {
+			return err
+		}
+	}
+	if fresh { // the first log is of a format that cannot tell damage from a power cut
+		if err := s.db.Flush(); err != nil {
 			return err
 		}
 	}
@@ -227,6 +240,7 @@ func (s *Store) Close() error {
 func (s *Store) close() error {
 	s.commits.Wait()
 	s.using.Lock() // until the last call has left; those that come now find that the store has ended
+	//lint:ignore SA2001 nothing is to be done while no call is there; it is enough that there was such a moment
 	s.using.Unlock()
 	s.reserve.keeping.Wait()
 	return errors.Join(s.db.Flush(), s.db.Close(), s.lock.Close()) // what is in tables has checksums that end nowhere
@@ -287,13 +301,13 @@ func (s *Store) Get(ctx context.Context, ids ...retrysafe.ID) (found []retrysafe
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		r, ok, err := s.read(s.db, id)
+		r, err := s.lookup(id)
 		<-stripe
 		if err != nil {
 			return nil, time.Time{}, fmt.Errorf("pebblestore: get: %w", err)
 		}
-		if ok {
-			found = append(found, r.entry(s.boot))
+		if r != nil {
+			found = append(found, r.own(s.boot))
 		}
 	}
 	return found, s.clock.now(), nil
@@ -323,8 +337,8 @@ func (s *Store) join(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) (*
 		return nil, err
 	}
 	defer func() { <-stripe }()
-	r, found, err := s.read(s.db, id)
-	if err != nil || !found || r.Rev != old {
+	r, err := s.lookup(id)
+	if err != nil || r == nil || r.Rev != old {
 		return nil, err
 	}
 	return s.waiting.Join(id), nil

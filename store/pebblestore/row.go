@@ -66,6 +66,13 @@ func (r row) entry(now boot) retrysafe.Entry {
 	return e
 }
 
+// own is entry with a Body that is the caller's.
+func (r row) own(now boot) retrysafe.Entry {
+	e := r.entry(now)
+	e.Body = bytes.Clone(e.Body)
+	return e
+}
+
 func entryKey(id retrysafe.ID) []byte { return append([]byte{entryPrefix}, id[:]...) }
 
 // indexKey is where the row stands in the index. An orphan is due at once.
@@ -142,7 +149,7 @@ func decode(id retrysafe.ID, b []byte) (row, error) {
 	r.Stamp = time.UnixMicro(d.number())
 	r.Scope, r.Display = d.text(), d.text()
 	if d.bad {
-		return r, errDamaged
+		return row{Entry: retrysafe.Entry{ID: id}}, errDamaged // the rest is not to be believed
 	}
 	r.Body = bytes.Clone(d.b)
 	return r, nil
@@ -186,19 +193,39 @@ func (d *decoder) text() string {
 	return string(d.take(int(v)))
 }
 
-// read returns the row that stands under id.
-func (s *Store) read(from pebble.Reader, id retrysafe.ID) (r row, found bool, err error) {
+// lookup returns the row that stands under id. Its Body is not to be changed. The caller holds the lock of id.
+func (s *Store) lookup(id retrysafe.ID) (r *row, err error) {
+	if r := s.recent.get(id); r != nil {
+		return r, nil
+	}
+	r, err = s.read(s.db, id)
+	if r != nil {
+		s.recent.put(r)
+	}
+	return r, err
+}
+
+// read returns the row that stands under id, nil if none does. An iterator can ask the filters of all tables, which
+// Get cannot: nearly every key that is claimed is in none of them.
+func (s *Store) read(from pebble.Reader, id retrysafe.ID) (_ *row, err error) {
+	it, err := from.NewIter(&pebble.IterOptions{UseL6Filters: true, KeyTypes: pebble.IterKeyTypePointsOnly})
+	if err != nil {
+		return nil, s.unread(err)
+	}
+	defer func() { err = errors.Join(err, s.unread(it.Close())) }()
 	var room [1 + len(id)]byte
 	room[0] = entryPrefix
 	copy(room[1:], id[:])
-	b, closer, err := from.Get(room[:])
-	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-		return row{}, false, nil
-	case err != nil:
-		return row{}, false, err
+	if !it.SeekPrefixGE(room[:]) { // the prefix of a key is the whole key: it is this one or none
+		return nil, nil
 	}
-	defer closer.Close()
-	r, err = decode(id, b)
-	return r, err == nil, err
+	b, err := it.ValueAndErr()
+	if err != nil {
+		return nil, s.unread(err)
+	}
+	r, err := decode(id, b)
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
 }

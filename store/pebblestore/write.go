@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -24,7 +25,8 @@ const (
 // it is over; its caller may be gone by then.
 type write struct {
 	id         retrysafe.ID
-	key, value []byte // the entry; no value: delete it
+	next       *row   // what stands when it is durable; nil: nothing
+	key, value []byte // the same as bytes; no value: delete it
 	add, drop  []byte // keys of the index; nil: none
 	stripe     chan struct{}
 	taken      atomic.Bool // by the group that commits it, or by a caller who leaves before that
@@ -53,11 +55,11 @@ const (
 
 // Create writes e unless an entry stands.
 func (s *Store) Create(ctx context.Context, e retrysafe.Entry) (retrysafe.Reply, error) {
-	return s.change(ctx, e, func(standing row, found bool) (decision, error) {
+	return s.change(ctx, e, func(standing *row) (decision, error) {
 		switch {
-		case found && standing.Rev == e.Rev:
+		case standing != nil && standing.Rev == e.Rev:
 			return done, nil
-		case found:
+		case standing != nil:
 			return refuse, nil
 		case s.reserve.full():
 			return refuse, ErrFull
@@ -68,11 +70,11 @@ func (s *Store) Create(ctx context.Context, e retrysafe.Entry) (retrysafe.Reply,
 
 // Swap writes e over the entry whose Rev is old. A full disk does not refuse it: an outcome must find its place.
 func (s *Store) Swap(ctx context.Context, old retrysafe.Rev, e retrysafe.Entry) (retrysafe.Reply, error) {
-	return s.change(ctx, e, func(standing row, found bool) (decision, error) {
+	return s.change(ctx, e, func(standing *row) (decision, error) {
 		switch {
-		case found && standing.Rev == old:
+		case standing != nil && standing.Rev == old:
 			return put, nil
-		case found && standing.Rev == e.Rev:
+		case standing != nil && standing.Rev == e.Rev:
 			return done, nil
 		}
 		return refuse, nil
@@ -81,9 +83,9 @@ func (s *Store) Swap(ctx context.Context, old retrysafe.Rev, e retrysafe.Entry) 
 
 // Delete removes the entry whose Rev is old.
 func (s *Store) Delete(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) (retrysafe.Reply, error) {
-	return s.change(ctx, retrysafe.Entry{ID: id}, func(standing row, found bool) (decision, error) {
+	return s.change(ctx, retrysafe.Entry{ID: id}, func(standing *row) (decision, error) {
 		switch {
-		case !found:
+		case standing == nil:
 			return done, nil
 		case standing.Rev == old:
 			return remove, nil
@@ -93,17 +95,17 @@ func (s *Store) Delete(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) 
 }
 
 // change reads what stands under the ID of e, lets decide say what becomes of it, and returns when that is durable.
-func (s *Store) change(ctx context.Context, e retrysafe.Entry, decide func(standing row, found bool) (decision, error)) (retrysafe.Reply, error) {
+func (s *Store) change(ctx context.Context, e retrysafe.Entry, decide func(standing *row) (decision, error)) (retrysafe.Reply, error) {
 	s.using.RLock()
 	defer s.using.RUnlock()
 	stripe, err := s.enter(ctx, e.ID)
 	if err != nil {
 		return retrysafe.Reply{}, err
 	}
-	standing, found, err := s.read(s.db, e.ID)
+	standing, err := s.lookup(e.ID)
 	var d decision
 	if err == nil {
-		d, err = decide(standing, found)
+		d, err = decide(standing)
 	}
 	if err != nil {
 		<-stripe
@@ -111,10 +113,14 @@ func (s *Store) change(ctx context.Context, e retrysafe.Entry, decide func(stand
 	}
 	if d == refuse || d == done {
 		<-stripe
-		return retrysafe.Reply{Entry: standing.entry(s.boot), Found: found, OK: d == done, Now: s.clock.now()}, nil
+		rep := retrysafe.Reply{Found: standing != nil, OK: d == done, Now: s.clock.now()}
+		if standing != nil {
+			rep.Entry = standing.own(s.boot)
+		}
+		return rep, nil
 	}
 	w := &write{id: e.ID, key: entryKey(e.ID), stripe: stripe}
-	if found {
+	if standing != nil {
 		w.drop = standing.indexKey(s.boot)
 	}
 	if d == remove {
@@ -124,8 +130,9 @@ func (s *Store) change(ctx context.Context, e retrysafe.Entry, decide func(stand
 		return retrysafe.Reply{OK: true, Now: s.clock.now()}, nil
 	}
 	e.Stamp, e.Orphan = s.clock.stamp(), false
-	next := row{Entry: e, boot: s.boot}
-	w.value, w.add = next.encode(), next.indexKey(s.boot)
+	w.next = &row{Entry: e, boot: s.boot}
+	w.next.Body = bytes.Clone(e.Body)
+	w.value, w.add = w.next.encode(), w.next.indexKey(s.boot)
 	if err := s.send(ctx, w); err != nil {
 		return retrysafe.Reply{}, err
 	}
@@ -196,10 +203,22 @@ func (s *Store) commitGroup(first *write, expected int) int {
 	group := s.gather(batch, first)
 	err := s.commitBatch(batch)
 	for _, w := range group {
+		s.remember(w, err)
 		w.end(err)
 		s.waiting.Wake(w.id)
 	}
 	return len(group)
+}
+
+// remember keeps what w wrote at hand, as long as its lock is held.
+func (s *Store) remember(w *write, err error) {
+	switch {
+	case w.key == nil || err != nil: // it wrote nothing, or nobody knows what and the store has ended
+	case w.next != nil:
+		s.recent.put(w.next)
+	default:
+		s.recent.drop(w.id)
+	}
 }
 
 // gather puts first and what is queued behind it into the batch.
