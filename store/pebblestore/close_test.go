@@ -94,6 +94,7 @@ func TestAfterClose(t *testing.T) {
 	e := mustCreate(t, s, numbered(idOf(1), 1, retrysafe.InFlight))
 	waits := make(chan error, 1)
 	go func() { waits <- s.Wait(t.Context(), e.ID, e.Rev) }()
+	until(t, "somebody waits for the entry", func() bool { return s.waiting.Len() == 1 })
 	if err := s.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
 	}

@@ -62,6 +62,11 @@ func (s *Store) slow(info pebble.DiskSlowInfo) {
 	s.log.Warn("the disk is slow", "operation", info.OpType.String(), "took", info.Duration)
 }
 
+// behind meets a disk that cannot keep up: writes wait until it has.
+func (s *Store) behind(info pebble.WriteStallBeginInfo) {
+	s.log.Warn("the disk cannot keep up, writes wait", "reason", info.Reason)
+}
+
 // corrupt meets a block of a table that is not what was written. Whoever asked for it gets an error; what stands in
 // other blocks is served.
 func (s *Store) corrupt(info pebble.DataCorruptionInfo) {

@@ -60,12 +60,20 @@ func TestDiskThatFails(t *testing.T) {
 			s := openOn(t, d, small)
 			kept := writeMany(t, s, 30)
 			var met atomic.Int64
+			waits := make(chan error, 1)
+			go func() { waits <- s.Wait(t.Context(), kept[1].ID, kept[1].Rev) }()
+			until(t, "somebody waits for an entry", func() bool { return s.waiting.Len() == 1 })
 			d.breaks(counted(&met, tt.fault))
 			more, err := writeUntilError(t, s, len(kept))
 			if tt.open && (errors.Is(err, retrysafe.ErrNotWritten) || !strings.Contains(err.Error(), "disk")) {
 				t.Errorf("the write that met it: %v; want one that leaves open what was written and names the disk", err)
 			}
 			wantEnded(t, s)
+			within(t, "Wait", func() {
+				if err := <-waits; err == nil || !strings.Contains(err.Error(), "disk failed") {
+					t.Errorf("Wait: %v; want the disk named", err)
+				}
+			})
 			once := met.Load()
 			wantEnded(t, s)
 			if again := met.Load(); once == 0 || again != once {
@@ -183,10 +191,14 @@ func TestReadThatFails(t *testing.T) {
 			kept := writeMany(t, s, 200)
 			s.Close()
 			s = openOn(t, d, small)
+			until(t, "Pebble has read by itself what it wants", func() bool {
+				tables := s.db.Metrics().Table
+				return tables.InitialStatsCollectionComplete && tables.PendingStatsCollectionCount == 0
+			})
 			d.breaks(failing(syscall.EIO, "read", ".sst"))
 			within(t, name, func() {
-				if err := call(t, s); !errors.Is(err, syscall.EIO) {
-					t.Errorf("%s: %v; want the error of the disk", name, err)
+				if err := call(t, s); !errors.Is(err, syscall.EIO) || s.why() == nil {
+					t.Errorf("%s: %v; the store has ended: %v; want both to be the error of the disk", name, err, s.why())
 				}
 			})
 			wantEnded(t, s)
@@ -200,19 +212,28 @@ func TestMergeThatCannotRead(t *testing.T) {
 	d := newDisk()
 	s := openOn(t, d, nil)
 	kept := writeMany(t, s, 30)
-	if err := s.db.Flush(); err != nil {
-		t.Fatalf("Flush: %v", err)
-	}
 	var met atomic.Int64
 	d.breaks(counted(&met, failing(syscall.EIO, "read", ".sst")))
-	go s.db.Compact(t.Context(), []byte{0}, []byte{255}, false)
-	wantEnded(t, s)
-	once := met.Load()
-	wantEnded(t, s)
-	if again := met.Load(); once == 0 || again != once {
-		t.Errorf("the fault was met %d times, and then %d: want it not to be tried again", once, again)
+	for i := range 8 { // tables enough that Pebble would merge them; what is written is not looked up, which would read
+		b := s.db.NewBatch()
+		(&write{key: entryKey(idOf(100 + i)), value: []byte("x"), add: row{Entry: retrysafe.Entry{ID: idOf(100 + i)}}.indexKey(s.boot)}).into(b)
+		if err := s.commitBatch(b); err != nil {
+			t.Fatalf("commit: %v", err)
+		}
+		s.db.AsyncFlush()
+		until(t, "a table is written, or the store has ended", func() bool { return s.why() != nil || s.db.Metrics().Flush.Count > int64(i) })
 	}
-	wantKept(t, d.killed(), kept)
+	until(t, "the store has ended", func() bool { return s.why() != nil })
+	tries, window := met.Load(), time.NewTimer(50*time.Millisecond)
+	if <-window.C; met.Load() > tries+2 { // a goroutine may have been on its way
+		t.Errorf("the fault was met %d times, and %d times after the end: want it not to be tried again", tries, met.Load())
+	}
+	wantEnded(t, s)
+	left := openOn(t, d.killed(), nil)
+	for _, e := range kept {
+		e.Orphan = e.State == retrysafe.InFlight
+		wantStands(t, left, e)
+	}
 }
 
 // TestOpenOnADiskThatFails fails, one after the other, every operation of an opening: it ends, with an error or

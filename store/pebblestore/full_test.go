@@ -179,3 +179,25 @@ func TestCloseOnAFullDisk(t *testing.T) {
 	})
 	wantKept(t, d.killed(), kept)
 }
+
+// TestCreateOnAFullDiskDoesNotWait for the disk to be looked at, which may take as long as the disk likes.
+func TestCreateOnAFullDiskDoesNotWait(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d, roomy)
+	fillable(t, s, 20)
+	d.resize(1)
+	fill(t, s, 20)
+	d.resize(8 << 20)
+	resume := d.stallSyncs()
+	defer resume()
+	until(t, "the disk is looked at", func() bool {
+		s.Create(t.Context(), numbered(idOf(5000), 1, retrysafe.InFlight))
+		_, err := d.Stat("keys/reserve")
+		return err == nil
+	})
+	within(t, "Create", func() {
+		if _, err := s.Create(t.Context(), numbered(idOf(5000), 1, retrysafe.InFlight)); !errors.Is(err, ErrFull) {
+			t.Errorf("Create while the reserve is taken: %v, want ErrFull", err)
+		}
+	})
+}

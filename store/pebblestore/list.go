@@ -191,6 +191,9 @@ func (l *lister) few(ctx context.Context) error {
 			l.page.Next = hex.EncodeToString(entryKey(ids[i-1]))
 			return nil
 		}
+		if i%256 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err := l.takeOf(id); err != nil {
 			return err
 		}
@@ -205,6 +208,7 @@ func (l *lister) idsOf(ctx context.Context, c class, after []byte, ids []retrysa
 		return nil, err
 	}
 	defer it.Close()
+	seen := 0
 	for valid := it.First(); valid; valid = it.Next() {
 		id, ok := indexedID(it.Key())
 		if !ok {
@@ -213,13 +217,12 @@ func (l *lister) idsOf(ctx context.Context, c class, after []byte, ids []retrysa
 		if after == nil || bytes.Compare(id[:], after[1:]) > 0 {
 			ids = append(ids, id)
 		}
-		if len(ids) < 4*pageRows {
-			continue
+		if len(ids) == 4*pageRows {
+			ids = first(ids, pageRows+1) // more than a page needs: the rest is read again for the next
 		}
-		if ctx.Err() != nil {
+		if seen++; seen%4096 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		ids = first(ids, pageRows+1) // more than a page needs: the rest is read again for the next
 	}
 	return ids, l.store.unread(it.Error())
 }

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,10 +176,14 @@ func (s *Store) engine(disk vfs.FS, given Options) *pebble.Options {
 		FS:                 disk,
 		Lock:               s.lock,
 		Logger:             engineLog{s},
-		EventListener:      &pebble.EventListener{BackgroundError: s.background, DiskSlow: s.slow, DataCorruption: s.corrupt},
+		EventListener:      &pebble.EventListener{BackgroundError: s.background, DiskSlow: s.slow, DataCorruption: s.corrupt, WriteStallBegin: s.behind},
 		FormatMajorVersion: format,
 		CacheSize:          given.CacheBytes + 4*int64(memTable), // Pebble takes the memory of its tables out of the cache
 		MemTableSize:       memTable,
+		// Merging falls behind when many write for minutes. Tables that wait for it cost reads, which their filters make
+		// cheap; writes that wait for it would cost requests.
+		L0StopWritesThreshold:      100,
+		CompactionConcurrencyRange: func() (lower, upper int) { return 1, max(2, runtime.GOMAXPROCS(0)/2) },
 	}
 	o.WithFSDefaults() // which watch the disk, and tell slow
 	filter(o)
@@ -322,8 +327,17 @@ func (s *Store) Wait(ctx context.Context, id retrysafe.ID, old retrysafe.Rev) er
 	if ticket == nil {
 		return nil
 	}
-	if err := ticket.Wait(ctx); err != nil {
-		return fmt.Errorf("pebblestore: wait: %w", err)
+	waiting, leave := context.WithCancel(ctx)
+	defer leave()
+	go func() {
+		select {
+		case <-s.ended: // nothing changes any more
+			leave()
+		case <-waiting.Done():
+		}
+	}()
+	if err := ticket.Wait(waiting); err != nil {
+		return fmt.Errorf("pebblestore: wait: %w", cmp.Or(ctx.Err(), s.why()))
 	}
 	return nil
 }

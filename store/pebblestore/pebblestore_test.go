@@ -38,5 +38,5 @@ func TestStoreOnTheRealDisk(t *testing.T) {
 		}
 		t.Cleanup(func() { s.Close() })
 		return s
-	}, &storetest.Options{Load: 500}) // one write after the other, each synced
+	}, &storetest.Options{Load: 100}) // one write after the other, each synced
 }
