@@ -85,6 +85,7 @@ func TestSweepPassesADamagedRow(t *testing.T) {
 // TestDamagedTable flips one byte after the other of a table: whatever is read is right, or an error; never absent.
 func TestDamagedTable(t *testing.T) {
 	d, kept := closed(t)
+	merged(t, d)
 	name, size := largest(t, d, ".sst")
 	refused, unreadable := 0, 0
 	const step = 67
@@ -110,6 +111,17 @@ func TestDamagedTable(t *testing.T) {
 	if unreadable == 0 {
 		t.Errorf("void: no read met the damage")
 	}
+}
+
+// merged makes one table of all, in a level that nothing more is merged with: or Pebble would by itself read what is
+// damaged, and end the store.
+func merged(t *testing.T, d *disk) {
+	t.Helper()
+	s := openOn(t, d, nil)
+	if err := s.db.Compact(t.Context(), []byte{0}, []byte{255}, false); err != nil {
+		t.Fatalf("Compact: %v", err)
+	}
+	s.Close()
 }
 
 // readRight reads e: it must stand as it was, or be refused. It returns 1 if it was refused.

@@ -90,11 +90,13 @@ func TestManyInFewStates(t *testing.T) {
 
 // TestListEndsWithItsContext also while it reads on and on for what few entries have.
 func TestListEndsWithItsContext(t *testing.T) {
-	s := openOn(t, newDisk(), nil)
-	fly(t, s, 2000)
+	d := newDisk()
+	fly(t, openOn(t, d, nil), 2000)
+	s := openOn(t, d.killed(), nil) // all of them are due
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, q := range []retrysafe.Query{{Prefix: "none"}, {Due: true}, {States: []retrysafe.State{retrysafe.InFlight}}} {
+		q.Limit = 2000
 		if _, err := s.List(ctx, q); !errors.Is(err, context.Canceled) {
 			t.Errorf("List of %s: %v, want Canceled", fmt.Sprintf("%+v", q), err)
 		}

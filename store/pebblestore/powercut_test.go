@@ -259,7 +259,7 @@ func TestPowerCut(t *testing.T) {
 	var fell, commits, under, told int
 	var wg sync.WaitGroup
 	gate := make(chan struct{}, 2) // cuts that are looked at at once
-	for seed := uint64(0); fell < *cuts; seed += perRound {
+	for seed := uint64(0); fell < *cuts && !t.Failed(); seed += perRound {
 		l := loaded(t, min(perRound, *cuts-fell), seed)
 		told += int(l.told.Load())
 		for _, c := range l.cuts {
@@ -289,7 +289,11 @@ func loaded(t *testing.T, n int, seed uint64) *load {
 	l.run(t, 16, func() bool { return l.told.Load() > 400 || t.Failed() })
 	done := l.cutting(n, seed, percentOf)
 	l.run(t, 16, func() bool { return done() || t.Failed() })
-	d.watch(nil)
+	until(t, "the last cut is there", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.cuts) == n || t.Failed()
+	})
 	return l
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -86,14 +87,24 @@ func (w *sweeping) claimDuringSweep(ctx context.Context) error {
 		return err
 	}
 	n := 0
-	err = w.during(ctx, &w.speed, func() (err error) {
-		n, err = w.claimNow(ctx, w.store, claims, &w.disturbed)
-		return err
+	err = w.during(ctx, &w.speed, func() error {
+		return w.serving(ctx, func() (err error) {
+			n, err = w.claimNow(ctx, w.store, claims, &w.disturbed)
+			return err
+		})
 	})
 	if err != nil {
 		return err
 	}
 	return w.undo(ctx, w.store, claims[:n])
+}
+
+// serving is do, with an operation of the Executor under way meanwhile: a sweep gives way to those, and the claims of
+// this measurement are made beside it.
+func (w *sweeping) serving(ctx context.Context, do func() error) error {
+	key := retrysafe.Key{Scope: "scale", Name: rand.Text()}
+	_, err := w.executor.Do(ctx, key, retrysafe.Fingerprint{}, func(context.Context) ([]byte, error) { return nil, do() })
+	return err
 }
 
 // during sweeps while do does something, and adds how many keys a second were swept. It is an error if the expired keys
