@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,18 +71,12 @@ func epochOf(e retrysafe.Entry) int64 {
 	return e.Epoch
 }
 
-// TestSweepInBatches is TT-4: however much is due, it is read in parts of bounded size, and few are written at once.
+// TestSweepInBatches is TT-4: however much is due, it is read in parts of bounded size.
 func TestSweepInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, &retrysafe.Options{Retention: time.Hour, Remember: retrysafe.Off})
 		const entries = 1000
-		for i := range entries {
-			if _, err := l.Do(t.Context(), retrysafe.Key{Name: fmt.Sprint("order-", i)}, payload, paid); err != nil {
-				t.Fatalf("Do: %v", err)
-			}
-		}
-		advance(2 * time.Hour)
-		l.store.reset()
+		l.expire(t, entries)
 		if n, err := l.Sweep(t.Context()); n != entries || err != nil {
 			t.Errorf("Sweep: %d, %v, want %d", n, err, entries)
 		}
@@ -92,6 +87,94 @@ func TestSweepInBatches(t *testing.T) {
 			t.Errorf("%d deletions, want %d", n, entries)
 		}
 	})
+}
+
+// TestSweepWritesFewAtOnce: however much is due, so many writes are under way and no more.
+func TestSweepWritesFewAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, &retrysafe.Options{Retention: time.Hour, Remember: retrysafe.Off})
+		l.expire(t, 300)
+		var under, most atomic.Int64
+		l.store.hook(func(c call, do func() (retrysafe.Reply, error)) (retrysafe.Reply, error) {
+			n := under.Add(1)
+			defer under.Add(-1)
+			for was := most.Load(); was < n && !most.CompareAndSwap(was, n); was = most.Load() {
+			}
+			<-time.After(time.Millisecond) // the others come meanwhile
+			return do()
+		})
+		if n, err := l.Sweep(t.Context()); n != 300 || err != nil {
+			t.Errorf("Sweep: %d, %v, want 300", n, err)
+		}
+		if got := most.Load(); got < 2 || got > 64 {
+			t.Errorf("%d writes were under way at once, want some, and at most 64", got)
+		}
+	})
+}
+
+// TestSweepGivesWay: while an operation is under way the sweep rests four times as long as it works, and it goes on at
+// once when there is none.
+func TestSweepGivesWay(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, &retrysafe.Options{Retention: time.Hour, Remember: retrysafe.Off})
+			const pages, works = 4, 10 * time.Millisecond
+			l.expire(t, pages*256)
+			l.store.mu.Lock()
+			l.store.reads = func(c call) error {
+				if c.verb == "list" {
+					advance(works)
+				}
+				return nil
+			}
+			l.store.mu.Unlock()
+			end := func() {}
+			if busy {
+				end = l.busy(t)
+			}
+			began := time.Now()
+			if n, err := l.Sweep(t.Context()); n != pages*256 || err != nil {
+				t.Errorf("Sweep: %d, %v, want %d", n, err, pages*256)
+			}
+			took := time.Since(began)
+			end()
+			listed := time.Duration(l.store.count("list")) * works
+			want := listed
+			if busy {
+				want += 4 * (listed - works) // it does not rest behind the last page
+			}
+			if took != want {
+				t.Errorf("busy %v: a sweep that works for %v took %v, want %v", busy, listed, took, want)
+			}
+		})
+	}
+}
+
+// expire completes n operations whose answers are over.
+func (l *lab) expire(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		if _, err := l.Do(t.Context(), retrysafe.Key{Name: fmt.Sprint("order-", i)}, payload, paid); err != nil {
+			t.Fatalf("Do: %v", err)
+		}
+	}
+	advance(2 * time.Hour)
+	l.store.reset()
+}
+
+// busy has an operation under way until end is called.
+func (l *lab) busy(t *testing.T) (end func()) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Do(t.Context(), retrysafe.Key{Name: "busy"}, payload, func(ctx context.Context) ([]byte, error) {
+			<-stop
+			return nil, nil
+		})
+	}()
+	synctest.Wait()
+	return func() { close(stop); <-ended }
 }
 
 // TestSweepRacesAnOwner: between its look and its write the owner came back. It writes nothing.

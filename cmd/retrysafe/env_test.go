@@ -116,3 +116,26 @@ func TestEnvironmentStarts(t *testing.T) {
 		t.Errorf("GET /api/keys with the token of the environment: got %v", got)
 	}
 }
+
+// What is decided over a key comes from the command line alone: a variable that somebody set for another command must
+// not force anything, nor choose a store to be copied.
+func TestDecisionsAreNotTakenFromTheEnvironment(t *testing.T) {
+	for _, args := range [][]string{{"key", "resolve"}, {"key", "forget"}, {"store", "backup"}} {
+		var help bytes.Buffer
+		run(t.Context(), append(args, "--help"), nil, &help, &help)
+		for _, name := range []string{"FORCE", "REASON", "COMPLETE", "RELEASE", "STATUS", "HEADER", "BODY", "ID", "KEY", "STORE", "DIR"} {
+			if strings.Contains(help.String(), "$RETRYSAFE_"+name+")") {
+				t.Errorf("%v takes RETRYSAFE_%s", args, name)
+			}
+		}
+		if !strings.Contains(help.String(), "$RETRYSAFE_ADMIN)") {
+			t.Errorf("%v --help names no variable: the test looks for the wrong text", args)
+		}
+	}
+	l := startGateway(t, startPayments(t).url)
+	l.send(t, "POST", "/charges", "zq-key-1", charge(1000)).wantStatus(t, 201)
+	for name, value := range map[string]string{"FORCE": "true", "RELEASE": "true", "REASON": "none", "KEY": "zq-key-1"} {
+		t.Setenv("RETRYSAFE_"+name, value)
+	}
+	l.key(t, "resolve", "--key", "zq-key-1", "--release", "--by", "bob", "--reason", "a test").wantRefused(t, exitError, "--force")
+}

@@ -21,7 +21,7 @@ import (
 	"github.com/retrysafe/retrysafe/store/pebblestore"
 )
 
-var kills = flag.Int("kills", 30, "how often TestKill kills the gateway under load")
+var kills = flag.Int("kills", defaultKills, "how often TestKill kills the gateway under load")
 
 // CR-1 and the promise, under kill -9: whenever the gateway dies, nothing runs twice, what was answered is answered again
 // byte for byte, and what was in flight is held, at once and for good.
@@ -104,26 +104,8 @@ func (k *killLab) start(t *testing.T) *mortal {
 	cmd := exec.Command("retrysafe", "gateway", "--upstream", fmt.Sprintf("%s/%d", k.upstream.URL, k.life.Add(1)),
 		"--listen", k.public, "--admin", k.operators, "--store", "pebble:"+k.dir, "--on-lease-end", "hold", "--lease", "10m")
 	cmd.Env = append(cmd.Environ(), "RETRYSAFE_ADMIN_TOKEN="+token)
-	k.gateway = &mortal{&process{&lab{stderr: newTranscript(), status: make(chan int, 1), client: newClient()}, cmd}, time.Now(), k}
-	p := k.gateway.process
-	cmd.Stderr = p.stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		cmd.Wait()
-		p.stderr.end()
-		p.status <- cmd.ProcessState.ExitCode()
-		close(p.status)
-	}()
-	t.Cleanup(func() {
-		p.client.CloseIdleConnections()
-		cmd.Process.Kill()
-		<-p.status
-		if flaw := leak(p.stderr.String(), unlogged); flaw != "" {
-			t.Errorf("the gateway's output %s:\n%s", flaw, p.stderr)
-		}
-	})
+	began := time.Now()
+	k.gateway = &mortal{startCommand(t, cmd), began, k}
 	return k.gateway
 }
 

@@ -18,6 +18,14 @@ func startProcess(t *testing.T, upstream string) *process {
 	t.Helper()
 	cmd := exec.Command("retrysafe", "gateway", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 	cmd.Env = append(cmd.Environ(), "RETRYSAFE_ADMIN_TOKEN="+token, "RETRYSAFE_STORE=pebble:"+t.TempDir())
+	p := startCommand(t, cmd)
+	p.awaitReady(t)
+	return p
+}
+
+// startCommand starts a gateway, which is killed when the test ends and must have said no secret.
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
 	p := &process{&lab{stderr: newTranscript(), status: make(chan int, 1), client: newClient()}, cmd}
 	cmd.Stderr = p.stderr
 	if err := cmd.Start(); err != nil {
@@ -37,7 +45,6 @@ func startProcess(t *testing.T, upstream string) *process {
 			t.Errorf("the gateway's output %s:\n%s", flaw, p.stderr)
 		}
 	})
-	p.awaitReady(t)
 	return p
 }
 

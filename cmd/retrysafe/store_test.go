@@ -40,6 +40,9 @@ func TestStoreCommands(t *testing.T) {
 	if got := command(exitUsage, "store", "verify", "--store", "pebble:"+keys); !strings.Contains(got, "stop the gateway") {
 		t.Errorf("store verify of an open store: got %q", got)
 	}
+	if got := command(exitUsage, "store", "backup", "--store", "pebble:"+keys, cold); !strings.Contains(got, "leave --store away") {
+		t.Errorf("store backup of an open store past its gateway: got %q", got)
+	}
 	l.stop()
 	<-l.status
 
@@ -50,7 +53,9 @@ func TestStoreCommands(t *testing.T) {
 			t.Errorf("store verify of %s: got %q", filepath.Base(dir), got)
 		}
 	}
-	for _, dir := range []string{live, cold} {
+	again := filepath.Join(folder, "again") // a copy of a copy that nobody has opened yet
+	command(exitOK, "store", "backup", "--store", "pebble:"+live, again)
+	for _, dir := range []string{live, cold, again} {
 		l := startGateway(t, api.url, "--store", "pebble:"+dir)
 		l.stderr.await(t, `the store was restored from a backup`)
 		l.send(t, "POST", "/charges", "zq-key-1", charge(1000)).wantReplayOf(t, first)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -93,7 +92,7 @@ func (c *storeBackupCmd) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return usage("DIR: %v", err)
 	}
-	made, err := c.make(ctx, s, dir)
+	made, err := c.make(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func (c *storeBackupCmd) Run(ctx context.Context, s streams) error {
 	return err
 }
 
-func (c *storeBackupCmd) make(ctx context.Context, s streams, dir string) (admin.Backup, error) {
+func (c *storeBackupCmd) make(ctx context.Context, dir string) (admin.Backup, error) {
 	if c.Store == "" {
 		client, err := c.client()
 		if err != nil {
@@ -114,15 +113,17 @@ func (c *storeBackupCmd) make(ctx context.Context, s streams, dir string) (admin
 		made, err := client.Backup(ctx, dir)
 		return made, refused(err)
 	}
-	if _, err := folderOf(c.Store); err != nil {
-		return admin.Backup{}, err
-	}
-	began := time.Now()
-	store, err := openStore(c.Store, slog.New(slog.DiscardHandler))
+	from, err := folderOf(c.Store)
 	if err != nil {
 		return admin.Backup{}, err
 	}
-	if err := errors.Join(store.backup(ctx, dir), store.close()); err != nil {
+	began := time.Now()
+	switch err := pebblestore.Backup(ctx, from, dir); {
+	case errors.Is(err, pebblestore.ErrInUse):
+		return admin.Backup{}, usage("--store: %s is open: leave --store away to ask the gateway that uses it, or stop that", from)
+	case errors.Is(err, retrysafe.ErrInvalid), errors.Is(err, pebblestore.ErrNewer):
+		return admin.Backup{}, usage("%v", err)
+	case err != nil:
 		return admin.Backup{}, err
 	}
 	return admin.Backup{Dir: dir, Seconds: time.Since(began).Seconds()}, nil

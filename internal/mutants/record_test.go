@@ -84,4 +84,27 @@ var recordMutants = []mutant{
 		new:   `crc32.Checksum(b[head:], castagnoli) != crc32.Checksum(b[head:], castagnoli)`,
 		pkg:   core, test: "TestDamagedAnswer",
 	},
+
+	// The sweeper.
+	{
+		fault: "a sweep does not give way to operations",
+		file:  "run.go",
+		old:   `busy := e.active > 0`,
+		new:   `busy := e.active < 0`,
+		pkg:   core, test: "TestSweepGivesWay",
+	},
+	{
+		fault: "a sweep writes all that is due at once",
+		file:  "run.go",
+		old:   `slices.Chunk(page.Entries, sweepers)`,
+		new:   `slices.Chunk(page.Entries, len(page.Entries)+1)`,
+		pkg:   core, test: "TestSweepWritesFewAtOnce",
+	},
+	{
+		fault: "a store that ends leaves those who wait for it waiting",
+		file:  "internal/wake/wake.go",
+		old:   "\ts.closed = true\n",
+		new:   "",
+		pkg:   "internal/wake", test: "TestClose",
+	},
 }

@@ -180,7 +180,7 @@ var storeMutants = []mutant{
 		fault: "many callers at once pass the bound",
 		file:  "store/memstore/memstore.go",
 		old:   "if s.entries.Add(1) > s.maxEntries {\n\t\ts.entries.Add(-1)\n\t\treturn false\n\t}",
-		new:   "if s.entries.Load() >= s.maxEntries {\n\t\treturn false\n\t}\n\ttime.Sleep(time.Microsecond)\n\ts.entries.Add(1)",
+		new:   "if s.entries.Load() >= s.maxEntries {\n\t\treturn false\n\t}\n\t<-time.After(time.Microsecond)\n\ts.entries.Add(1)",
 		pkg:   memstore, test: "TestBoundHoldsForManyCallers",
 	},
 	{

@@ -10,8 +10,9 @@ import (
 
 // A Set is who waits, by the entry that they wait for. Its zero value is empty and ready.
 type Set struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	waiting map[retrysafe.ID]*Ticket
+	closed  bool
 }
 
 // A Ticket is a place in a Set: Wait for it, once.
@@ -30,6 +31,10 @@ func (s *Set) Join(id retrysafe.ID) *Ticket {
 	t := s.waiting[id]
 	if t == nil {
 		t = &Ticket{set: s, id: id, changed: make(chan struct{})}
+		if s.closed {
+			close(t.changed)
+			return t
+		}
 		if s.waiting == nil {
 			s.waiting = map[retrysafe.ID]*Ticket{}
 		}
@@ -39,7 +44,7 @@ func (s *Set) Join(id retrysafe.ID) *Ticket {
 	return t
 }
 
-// Wait returns nil when the entry has changed since Join, and ctx's error when that ends first.
+// Wait returns nil when the entry has changed since Join, or the Set was closed, and ctx's error when that ends first.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
 	case <-t.changed:
@@ -66,6 +71,17 @@ func (s *Set) Wake(id retrysafe.ID) {
 		close(t.changed)
 		delete(s.waiting, id)
 	}
+}
+
+// Close wakes all who wait, and whoever comes to wait after that.
+func (s *Set) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, t := range s.waiting {
+		close(t.changed)
+	}
+	clear(s.waiting)
 }
 
 // Len returns for how many entries somebody waits.

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,8 @@ func (s *Store) backup(ctx context.Context, dir string) error {
 	if err := s.why(); err != nil {
 		return err
 	}
-	if _, err := s.disk.Stat(dir); err == nil {
-		return fmt.Errorf("%w: something stands there already: choose a folder that does not exist", retrysafe.ErrInvalid)
+	if err := mustBeNew(s.disk, dir); err != nil {
+		return err
 	}
 	if err := s.barrier(ctx); err != nil {
 		return err
@@ -40,6 +41,70 @@ func (s *Store) backup(ctx context.Context, dir string) error {
 		return err
 	}
 	return markRestored(s.disk, dir, made)
+}
+
+// Backup writes a copy of the store in the folder from, which no process may have open, into dir, which must not
+// exist. Of the store it changes nothing that it says of itself: one that is a restored backup is still told so when it
+// is opened.
+func Backup(ctx context.Context, from, dir string) error {
+	if err := backup(ctx, from, dir, vfs.Default); err != nil {
+		return fmt.Errorf("pebblestore: backup of %s to %s: %w", from, dir, err)
+	}
+	return nil
+}
+
+func backup(ctx context.Context, from, dir string, disk vfs.FS) error {
+	if err := cmp.Or(ctx.Err(), mustBeNew(disk, dir)); err != nil {
+		return err
+	}
+	var made int64
+	err := aside(disk, func(o *pebble.Options) error {
+		return opened(from, o, func(db *pebble.DB) (err error) {
+			if made, err = readClock(db); err != nil {
+				return err
+			}
+			return db.Checkpoint(dir, pebble.WithFlushedWAL())
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return markRestored(disk, dir, time.UnixMicro(made))
+}
+
+func mustBeNew(disk vfs.FS, dir string) error {
+	if _, err := disk.Stat(dir); err == nil {
+		return fmt.Errorf("%w: something stands there already: choose a folder that does not exist", retrysafe.ErrInvalid)
+	}
+	return nil
+}
+
+// opened calls f with the store in the folder dir, which no process may have open.
+func opened(dir string, o *pebble.Options, f func(*pebble.DB) error) (err error) {
+	if _, err := o.FS.Stat(dir); err != nil {
+		return err
+	}
+	if o.Lock, err = lockFolder(o.FS, dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.Lock.Close()) }()
+	o.ErrorIfNotExists = true
+	db, err := pebble.Open(dir, o)
+	if errors.Is(err, pebble.ErrDBDoesNotExist) {
+		return fmt.Errorf("%w: there is no store in it", retrysafe.ErrInvalid)
+	}
+	if err != nil {
+		return ifNewer(o.FS, dir, err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	_, fresh, err := readMeta(db)
+	switch {
+	case err != nil:
+		return err
+	case fresh:
+		return fmt.Errorf("%w: what is in it are no keys", retrysafe.ErrInvalid)
+	}
+	return f(db)
 }
 
 // markRestored makes the copy in dir know that it is one.
@@ -84,37 +149,17 @@ func Verify(ctx context.Context, dir string) (Report, error) { return verify(ctx
 
 func verify(ctx context.Context, dir string, disk vfs.FS) (Report, error) {
 	r := Report{States: map[retrysafe.State]int{}}
-	err := aside(disk, func(o *pebble.Options) error { return r.read(ctx, dir, o) })
+	err := aside(disk, func(o *pebble.Options) error {
+		o.ReadOnly = true
+		return opened(dir, o, func(db *pebble.DB) error { return r.read(ctx, db) })
+	})
 	if err != nil {
 		return Report{}, fmt.Errorf("pebblestore: verify %s: %w", dir, err)
 	}
 	return r, nil
 }
 
-func (r *Report) read(ctx context.Context, dir string, o *pebble.Options) (err error) {
-	if _, err := o.FS.Stat(dir); err != nil {
-		return err
-	}
-	if o.Lock, err = lockFolder(o.FS, dir); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.Lock.Close()) }()
-	o.ReadOnly, o.ErrorIfNotExists = true, true
-	db, err := pebble.Open(dir, o)
-	if errors.Is(err, pebble.ErrDBDoesNotExist) {
-		return fmt.Errorf("%w: there is no store in it", retrysafe.ErrInvalid)
-	}
-	if err != nil {
-		return ifNewer(o.FS, dir, err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	_, fresh, err := readMeta(db)
-	switch {
-	case err != nil:
-		return err
-	case fresh:
-		return fmt.Errorf("%w: what is in it are no keys", retrysafe.ErrInvalid)
-	}
+func (r *Report) read(ctx context.Context, db *pebble.DB) (err error) {
 	if r.clock, err = readClock(db); err != nil {
 		return err
 	}
