@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -29,7 +30,7 @@ func (s *Store) List(ctx context.Context, q retrysafe.Query) (retrysafe.Page, er
 	if q.Limit <= 0 {
 		q.Limit = 100
 	}
-	if err := s.why(); err != nil {
+	if err := cmp.Or(s.why(), ctx.Err()); err != nil {
 		return retrysafe.Page{}, fmt.Errorf("pebblestore: list: %w", err)
 	}
 	snapshot := s.db.NewSnapshot()
