@@ -2,6 +2,7 @@ package retrysafe_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -22,12 +23,15 @@ type bench struct {
 	*testing.B
 	exec   *retrysafe.Executor
 	claims *retrysafe.Claims
+	o      *retrysafe.Options
 	keys   []retrysafe.Key
 	next   int
 }
 
-func newBench(b *testing.B) *bench {
-	bb := &bench{B: b}
+func newBench(b *testing.B) *bench { return newBenchOf(b, nil) }
+
+func newBenchOf(b *testing.B, o *retrysafe.Options) *bench {
+	bb := &bench{B: b, o: o}
 	for i := range benchKeys {
 		bb.keys = append(bb.keys, retrysafe.Key{Scope: "tenant-7", Name: "order-" + strconv.Itoa(i)})
 	}
@@ -37,7 +41,7 @@ func newBench(b *testing.B) *bench {
 
 // empty starts over with a store of its own.
 func (b *bench) empty() {
-	e, err := retrysafe.New(memstore.New(nil), nil)
+	e, err := retrysafe.New(memstore.New(nil), b.o)
 	if err != nil {
 		b.Fatalf("New: %v", err)
 	}
@@ -115,6 +119,39 @@ func BenchmarkDo(b *testing.B) {
 	for b.Loop() {
 		if _, err := bb.exec.Do(b.Context(), bb.key(nil), payload, op); err != nil {
 			b.Fatalf("Do: %v", err)
+		}
+	}
+}
+
+// BenchmarkSealing is completion and replay of answers of some sizes, sealed and in clear.
+func BenchmarkSealing(b *testing.B) {
+	for _, size := range []int{200, 10 << 10, 1 << 20} {
+		o := retrysafe.Outcome{State: retrysafe.Completed, Answer: make([]byte, size)}
+		for _, sealed := range []bool{false, true} {
+			var keys [][]byte
+			if sealed {
+				keys = [][]byte{secret("answers")}
+			}
+			b.Run(fmt.Sprintf("complete/bytes=%d/sealed=%v", size, sealed), func(b *testing.B) {
+				bb := newBenchOf(b, &retrysafe.Options{AnswerKeys: keys})
+				bb.keys = bb.keys[:min(benchKeys, max(1, 32<<20/size))] // so much the store keeps at most
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := bb.claims.Settle(b.Context(), bb.claim(bb.key(nil), retrysafe.Won), o); err != nil {
+						b.Fatalf("Settle: %v", err)
+					}
+				}
+			})
+			b.Run(fmt.Sprintf("replay/bytes=%d/sealed=%v", size, sealed), func(b *testing.B) {
+				bb := newBenchOf(b, &retrysafe.Options{AnswerKeys: keys})
+				if err := bb.claims.Settle(b.Context(), bb.claim(order, retrysafe.Won), o); err != nil {
+					b.Fatalf("Settle: %v", err)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					bb.claim(order, retrysafe.Replay)
+				}
+			})
 		}
 	}
 }

@@ -87,6 +87,7 @@ func (c *Claim) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "%v of %v", c.Verdi
 type Claims struct {
 	store   Store
 	seal    *sealer
+	answers answerKeys
 	timeout time.Duration // of one store call
 }
 
@@ -184,8 +185,11 @@ func newClaim(key Key, v Verdict, rep *Reply, rec *record) *Claim {
 	if rec.started != 0 {
 		began = time.UnixMicro(rec.started)
 	}
-	c := &Claim{Verdict: v, Answer: rec.answer, NotKept: rec.notKept, Failed: e.State == UnknownAnswered, Reason: rec.reason,
+	c := &Claim{Verdict: v, NotKept: rec.notKept, Failed: e.State == UnknownAnswered, Reason: rec.reason,
 		Left: e.Due - rep.Now.Sub(e.Stamp), Age: rep.Now.Sub(began), key: key, id: e.ID, epoch: e.epoch(), nonce: rec.nonce, entry: *e}
+	if v == Replay { // of all others it is nobody's business, and may be sealed
+		c.Answer = rec.answer
+	}
 	if v.owns() {
 		c.turn = make(chan struct{}, 1)
 	}
@@ -237,10 +241,13 @@ func (c *Claims) judge(id ID, rep *Reply, r *ClaimRequest, nonce Rev) (step, err
 	switch {
 	case ed.verdict == Recovering && !r.CanRecover:
 		return step{verdict: OutcomeUnknown, rec: rec}, nil
+	case ed.verdict == Replay:
+		err := c.answers.open(e, &rec)
+		return step{verdict: Replay, rec: rec}, err
 	case !ed.write:
 		return step{verdict: ed.verdict, rec: rec}, nil
 	case ed.to == Unknown:
-		return step{verdict: ed.verdict, write: true, next: ended(*e, rec, Outcome{State: Unknown, Reason: "lease over"})}, nil
+		return step{verdict: ed.verdict, write: true, next: c.ended(*e, rec, Outcome{State: Unknown, Reason: "lease over"})}, nil
 	}
 	return step{verdict: ed.verdict, write: true, next: c.claimed(id, r, nonce, e, &rec, rep.Now)}, nil
 }

@@ -83,7 +83,7 @@ func (e Entry) epoch() int64 {
 }
 
 // Check tells whether the entry can be read: its version, its checksum over the body and over every field that a
-// decision hangs on. The error is [ErrUnreadable].
+// decision hangs on. A sealed answer is not opened. The error is [ErrUnreadable].
 func (e *Entry) Check() error {
 	_, err := e.record()
 	return err
@@ -108,6 +108,7 @@ type record struct {
 	replays  uint64
 	reason   string
 	notKept  bool
+	sealed   bool   // answer is as answerKeys.seal left it
 	answer   []byte // nil: none
 	history  []Act
 }
@@ -118,6 +119,7 @@ const recordVersion = 1
 const (
 	flagAnswer = 1 << iota
 	flagNotKept
+	flagSealed
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -173,6 +175,9 @@ func (r record) append(b []byte) []byte {
 	if r.notKept {
 		flags |= flagNotKept
 	}
+	if r.sealed && r.answer != nil {
+		flags |= flagSealed
+	}
 	b = append(b, flags, byte(r.policy.OnLeaseEnd))
 	for _, d := range [...]time.Duration{r.policy.Lease, r.policy.Retention, r.policy.Remember} {
 		b = binary.AppendVarint(b, d.Microseconds())
@@ -205,8 +210,8 @@ type decoder struct {
 
 func (d *decoder) record() (r record) {
 	flags, policy := d.byte(), d.byte()
-	d.bad = d.bad || flags&^(flagAnswer|flagNotKept) != 0
-	r.notKept = flags&flagNotKept != 0
+	d.bad = d.bad || flags&^(flagAnswer|flagNotKept|flagSealed) != 0 || flags&(flagAnswer|flagSealed) == flagSealed
+	r.notKept, r.sealed = flags&flagNotKept != 0, flags&flagSealed != 0
 	r.policy = Policy{OnLeaseEnd: LeaseEnd(policy), Lease: d.duration(), Retention: d.duration(), Remember: d.duration()}
 	copy(r.keyID[:], d.take(uint64(len(r.keyID))))
 	copy(r.nonce[:], d.take(uint64(len(r.nonce))))

@@ -14,6 +14,7 @@ type Executor struct {
 	store      Store
 	o          Options
 	policy     Policy
+	answers    answerKeys
 	claims     atomic.Pointer[Claims] // nil until the fingerprint keys are known
 	opening    chan struct{}          // one slot, a lock that gives way to a context
 	mu         sync.Mutex
@@ -42,6 +43,11 @@ func New(s Store, o *Options) (*Executor, error) {
 	if _, err := newSealer(e.o.FingerprintKeys); err != nil {
 		return nil, err
 	}
+	keys, err := newAnswerKeys(e.o.AnswerKeys, e.o.FingerprintKeys)
+	if err != nil {
+		return nil, err
+	}
+	e.answers = keys
 	e.policy = Policy{OnLeaseEnd: e.o.OnLeaseEnd, Lease: e.o.Lease, Retention: e.o.Retention, Remember: e.o.Remember}
 	e.stopped, e.stop = context.WithCancel(context.Background())
 	e.waiters.init(s, &e.o)
@@ -83,7 +89,7 @@ func (e *Executor) open(ctx context.Context) (*Claims, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Claims{store: e.store, seal: seal, timeout: e.o.StoreTimeout}
+	c := &Claims{store: e.store, seal: seal, answers: e.answers, timeout: e.o.StoreTimeout}
 	e.claims.Store(c)
 	return c, nil
 }

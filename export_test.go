@@ -3,6 +3,7 @@ package retrysafe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/crc32"
 )
 
@@ -57,4 +58,32 @@ func WithNonce(e Entry, nonce Rev) Entry {
 	rec.nonce = nonce
 	e.put(rec)
 	return e
+}
+
+// WithAnswerOf returns e with the answer of another entry, sealed or not, as it is kept there.
+func WithAnswerOf(e, other Entry) Entry {
+	rec, _ := e.record()
+	from, _ := other.record()
+	rec.answer, rec.sealed = from.answer, from.sealed
+	e.put(rec)
+	return e
+}
+
+// Resettled returns e with the record of what it was, under a checksum that is right.
+func Resettled(e, was Entry) Entry {
+	rec, _ := was.record()
+	e.put(rec)
+	return e
+}
+
+// AnswerKeyID names an answer key as errors do.
+func AnswerKeyID(secret []byte) string {
+	k, _ := newAnswerKey(secret)
+	return fmt.Sprintf("%x", k.id)
+}
+
+// Sealed tells whether the answer in e is.
+func Sealed(e Entry) bool {
+	rec, _ := e.record()
+	return rec.sealed
 }

@@ -35,7 +35,7 @@ func FingerprintOf(parts ...[]byte) (fp Fingerprint) {
 // MinFingerprintKey is the least length of a fingerprint key, in bytes.
 const MinFingerprintKey = 32
 
-// A keyID names a fingerprint key without telling it. It is derived from the key, so that a wrong key can
+// A keyID names a fingerprint or answer key without telling it. It is derived from the key, so that a wrong key can
 // never pass for the right one.
 type keyID [8]byte
 

@@ -1,6 +1,7 @@
 package retrysafe_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type machine struct {
 	exec   *retrysafe.Executor
 	claims *retrysafe.Claims
 	store  *hooked
+	sealed bool // answers are
 	keys   []*playedKey
 	owners []*owner
 	ghosts []*ghost
@@ -76,7 +78,11 @@ type ghost struct {
 
 func play(t *rapid.T, seen coverage) {
 	m := &machine{T: t, seen: seen, ctx: t.Context(), store: &hooked{Store: memstore.New(nil)}}
-	e, err := retrysafe.New(m.store, nil)
+	o := &retrysafe.Options{}
+	if m.sealed = rapid.Bool().Draw(t, "sealed"); m.sealed {
+		o.AnswerKeys = [][]byte{secret("answers")}
+	}
+	e, err := retrysafe.New(m.store, o)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -311,6 +317,9 @@ func (m *machine) inspect() {
 		e, now := m.raw(k)
 		got, err := m.exec.Inspect(m.ctx, k.ID())
 		s := k.model.situation(now)
+		if clear := k.model.answer != "" && bytes.Contains(e.Body, []byte(k.model.answer)); k.model.kept && clear == m.sealed {
+			m.Fatalf("%s: the answer stands in clear: %v", s, clear)
+		}
 		if gone := s == "absent" || s == "memory_over"; gone != errors.Is(err, retrysafe.ErrNotFound) || !gone && err != nil {
 			m.Fatalf("%s: Inspect: %v", s, err)
 		} else if gone {

@@ -20,9 +20,9 @@ type Record struct {
 	Expires  time.Time // when its lease, answer or memory ends; zero for never
 	Attempts int       // claims made under the key, this operation included
 	Replays  int       // approximate: flushed from time to time
-	Reason   string    // why the outcome is unknown
+	Reason   string    // why the outcome is unknown, or the answer cannot be opened
 	NotKept  bool
-	Answer   []byte
+	Answer   []byte // in clear
 	Policy   Policy
 	History  []Act
 
@@ -59,7 +59,8 @@ func view(e Entry, rec record, now time.Time) Record {
 	return r
 }
 
-// Inspect returns the record that stands under id, or ErrNotFound.
+// Inspect returns the record that stands under id, or ErrNotFound. With ErrUnreadable it returns what can be read: of
+// an entry whose answer is sealed with a key that is not configured, all but the answer.
 func (e *Executor) Inspect(ctx context.Context, id ID) (Record, error) {
 	claims, err := e.open(ctx)
 	if err != nil {
@@ -77,10 +78,15 @@ func (e *Executor) viewed(entry Entry, now time.Time) (Record, error) {
 	if err != nil {
 		return Record{ID: entry.ID, Scope: entry.Scope, Key: entry.Display, State: entry.State, Unreadable: true}, err
 	}
+	sealed := e.answers.open(&entry, &rec)
 	r := view(entry, rec, now)
 	r.Replays += int(e.replays.of(entry.ID))
-	if r.State == Absent {
+	switch {
+	case r.State == Absent:
 		return Record{}, ErrNotFound
+	case sealed != nil && r.Answer != nil: // one that is over is shown to nobody
+		r.Answer, r.Reason = nil, sealed.Error()
+		return r, sealed
 	}
 	return r, nil
 }
@@ -250,6 +256,7 @@ func (ex *Executor) operated(e Entry, now time.Time, v verb, name string, a Act,
 	if ed.to == Free {
 		e.Due = e.TTL
 	}
+	ex.answers.seal(&e, &rec)
 	e.put(rec)
 	return e, nil
 }

@@ -30,6 +30,10 @@ type Options struct {
 	// MinFingerprintKey random bytes. Defaults to one random key kept in the store itself.
 	FingerprintKeys [][]byte
 
+	// AnswerKeys seal stored answers with AES-256-GCM: the first seals, all open. Each is AnswerKey random bytes, and no
+	// fingerprint key too. Defaults to none: answers are kept in clear.
+	AnswerKeys [][]byte
+
 	Observer Observer     // is told what happens. Defaults to none
 	Logger   *slog.Logger // at Debug and Error only; never a key or a payload. Defaults to silence
 }

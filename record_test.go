@@ -24,6 +24,7 @@ func records() map[string]record {
 		"claim":           {policy: policy, nonce: Rev{1, 2, 3}, keyID: keyID{4, 5, 6}, attempts: 1},
 		"answer":          {policy: policy, answer: []byte("paid"), started: 1, finished: 2, replays: 300},
 		"empty answer":    {policy: policy, answer: []byte{}},
+		"sealed answer":   {policy: policy, sealed: true, answer: []byte("key id, nonce, box, tag")},
 		"answer not kept": {policy: policy, notKept: true},
 		"partly kept":     {policy: policy, notKept: true, answer: []byte("status 200")},
 		"unknown":         {policy: policy, reason: "lease over"},
@@ -130,7 +131,8 @@ func TestRecordRefusesWhatItWouldNotWrite(t *testing.T) {
 		return append(append(bytes.Clone(plain[:at]), with...), plain[at+1:]...)
 	}
 	tests := map[string][]byte{
-		"an unknown flag":                  replace(0, 1<<2),
+		"an unknown flag":                  replace(0, 1<<3),
+		"a seal without an answer":         replace(0, flagSealed),
 		"the highest flag":                 replace(0, 1<<7),
 		"an unknown end of the lease":      replace(1, byte(Recover)+1),
 		"bytes behind the end":             append(bytes.Clone(plain), 1),

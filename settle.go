@@ -47,7 +47,7 @@ func carried(e Entry, rec record) (Entry, record) {
 }
 
 // ended is the entry after its owner's operation ended with o, or after its lease did.
-func ended(e Entry, rec record, o Outcome) Entry {
+func (c *Claims) ended(e Entry, rec record, o Outcome) Entry {
 	e, rec = carried(e, rec)
 	e.State, e.Due, e.TTL = o.State, rec.policy.Retention, rec.policy.memory()
 	rec.answer, rec.notKept, rec.reason, rec.finished = o.Answer, o.NotKept, displayed(o.Reason), 0
@@ -58,6 +58,7 @@ func ended(e Entry, rec record, o Outcome) Entry {
 	case release:
 		e.Due, rec.answer, rec.notKept = e.TTL, nil, false
 	}
+	c.answers.seal(&e, &rec)
 	e.put(rec)
 	return e
 }
@@ -77,7 +78,7 @@ func (c *Claims) Extend(ctx context.Context, cl *Claim) error {
 // over, but not resolved, may still settle. ErrClaimLost: somebody else decided; nothing was written.
 func (c *Claims) Settle(ctx context.Context, cl *Claim, o Outcome) error {
 	return c.own(ctx, cl, o.verb(), func(e Entry, rec record) Entry {
-		e = ended(e, rec, o)
+		e = c.ended(e, rec, o)
 		if cl.end == (Rev{}) {
 			cl.end = e.Rev
 		}

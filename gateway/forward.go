@@ -33,7 +33,7 @@ var (
 // proxy if it is not.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	if retrysafe.EpochOf(r.Context()) == 0 {
-		g.plain.ServeHTTP(w, r)
+		g.plain.ServeHTTP(w, g.hurried(w, r))
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -58,7 +58,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 		g.mayHaveActed(ctx, w, errNoAnswer)
 		return
 	}
-	g.answer(ctx, w, res, &progress{res.Body, idle, g.o.UpstreamTimeout})
+	g.answer(ctx, w, res, &progress{res.Body, idle, g.o.UpstreamTimeout}, func() { cancel(errCallerGone) })
 }
 
 // An informer passes the upstream's informational answers on, live (RFC 9110, 15.2). They come from another
@@ -92,8 +92,9 @@ func (i *informer) end() {
 }
 
 // answer passes the upstream's answer on. As long as it can be kept it is read whole first, so that one that
-// breaks off is never taken for an answer.
-func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, res *http.Response, body io.Reader) {
+// breaks off is never taken for an answer. One that streams is recorded before its first byte goes out; gone ends
+// it when nobody is there to read the rest.
+func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, res *http.Response, body io.Reader, gone func()) {
 	mediaType, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	streams := strings.EqualFold(strings.TrimSpace(mediaType), "text/event-stream")
 	var whole bytes.Buffer
@@ -110,30 +111,16 @@ func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, res *http.R
 	if int64(whole.Len()) <= g.o.Guard.MaxResponse && !streams {
 		return
 	}
-	if err := copyFlushing(w, body); err != nil {
+	err := copyFlushing(w, body, gone)
+	switch {
+	case err == nil:
+		return
+	case err == errCallerGone, context.Cause(ctx) == errCallerGone:
+		g.o.Logger.Debug("caller left an answer that was being streamed", "err", errCallerGone)
+	default:
 		g.o.Logger.Error("upstream broke off an answer that was being streamed", "err", errorKind(ctx, err))
-		panic(http.ErrAbortHandler) // cut the caller's connection: the answer is not whole
 	}
-}
-
-// copyFlushing passes on what comes when it comes.
-func copyFlushing(w http.ResponseWriter, body io.Reader) error {
-	control := http.NewResponseController(w)
-	control.Flush()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := body.Read(buf)
-		if n > 0 {
-			w.Write(buf[:n]) // a caller who hung up changes nothing
-			control.Flush()
-		}
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
-	}
+	panic(http.ErrAbortHandler) // cut the caller's connection: the answer is not whole
 }
 
 // failed answers where there is no answer, by what has left.
@@ -233,6 +220,7 @@ func (g *Gateway) rewriteHeader(h http.Header, r *http.Request) {
 	removeHopByHop(h)
 	h.Del("Expect") // the body is here already
 	forwarded(h, r, fromTrusted(r, g.o.TrustProxy))
+	g.via(h, r)
 	if len(key) > 0 {
 		h[g.keyHeader()] = key // also where the Connection header named it
 	}
@@ -305,13 +293,22 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 				p.Out.Header["Upgrade"], p.Out.Header["Connection"] = upgrade, connection
 			}
 		},
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // its texts quote what the upstream sent
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			g.o.Logger.Error("upstream failed on a request that is not guarded", "err", errorKind(r.Context(), err))
-			w.Header().Set("Content-Type", "application/problem+json")
-			w.Header().Set("Cache-Control", "no-store")
-			w.WriteHeader(http.StatusBadGateway)
-			fmt.Fprintln(w, `{"type":"about:blank","title":"Bad Gateway","status":502}`)
-		},
+		ErrorLog:     slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // its texts quote what the upstream sent
+		ErrorHandler: g.plainFailed,
 	}
+}
+
+// plainFailed answers a request that is not guarded and got no answer. No row of the protocol is about it.
+func (g *Gateway) plainFailed(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusBadGateway
+	if stoppedSending(w) {
+		status = http.StatusRequestTimeout
+		w.Header().Set("Connection", "close") // RFC 9110, 15.5.9
+	} else {
+		g.o.Logger.Error("upstream failed on a request that is not guarded", "err", errorKind(r.Context(), err))
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"type":"about:blank","title":%q,"status":%d}`+"\n", http.StatusText(status), status)
 }

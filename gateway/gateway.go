@@ -32,6 +32,7 @@ type Options struct {
 
 	UpstreamTimeout time.Duration // for the upstream's next byte. Defaults to 60 s
 	DialTimeout     time.Duration // to connect, TLS included. Defaults to 5 s
+	WriteTimeout    time.Duration // for the caller to take the next 32 KiB of its answer. Defaults to 30 s
 	UpstreamIdle    time.Duration // after which an unused connection is dropped. Defaults to 2 s; keep it below the upstream's own
 
 	// KeepAlive lets guarded requests share connections to the upstream. Off by default: Go's HTTP client takes
@@ -51,6 +52,7 @@ type Gateway struct {
 	upstream  *url.URL
 	transport *http.Transport
 	plain     *httputil.ReverseProxy // for what is not guarded
+	pseudonym string                 // in the Via header
 	o         Options
 }
 
@@ -59,7 +61,7 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	if err := checkUpstream(upstream); err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
 	}
-	g := &Gateway{upstream: upstream}
+	g := &Gateway{upstream: upstream, pseudonym: newPseudonym()}
 	if o != nil {
 		g.o = *o
 	}
@@ -95,7 +97,7 @@ func (o *Options) fill() error {
 	for _, d := range []struct {
 		p        *time.Duration
 		fallback time.Duration
-	}{{&o.UpstreamTimeout, time.Minute}, {&o.DialTimeout, 5 * time.Second}, {&o.UpstreamIdle, 2 * time.Second}} {
+	}{{&o.UpstreamTimeout, time.Minute}, {&o.DialTimeout, 5 * time.Second}, {&o.UpstreamIdle, 2 * time.Second}, {&o.WriteTimeout, 30 * time.Second}} {
 		if *d.p < 0 {
 			return errors.New("timeouts must not be negative")
 		}
@@ -117,11 +119,20 @@ func (o *Options) fill() error {
 	}
 	o.Guard.DocsBase = strings.TrimSuffix(o.Guard.DocsBase, "/")
 	o.Guard.MaxResponse = min(cmp.Or(o.Guard.MaxResponse, 1<<20), 1<<40)
+	o.Guard.BodyTimeout = cmp.Or(o.Guard.BodyTimeout, 30*time.Second)
 	return nil
 }
 
 // ServeHTTP guards and forwards one request.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.guarded.ServeHTTP(w, r) }
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if g.cameBack(r) {
+		g.refuseLoop(w)
+		return
+	}
+	caller := g.paced(w, r)
+	defer caller.begin() // for what the server has still to send when this returned
+	g.guarded.ServeHTTP(caller, r)
+}
 
 // newTransport returns the client to the upstream: HTTP/1.1, connections that count what they write, no
 // decompression, no proxy from the environment.

@@ -44,17 +44,23 @@ type Options struct {
 	Methods     []string // guarded. Defaults to POST and PATCH; of the others only PUT and DELETE may be added
 	MaxKey      int      // bytes of a key. Defaults to 255
 	MaxBody     int64    // bytes of a guarded request's body: a larger one is refused with 413. Defaults to 10 MiB
+	MaxBodies   int64    // bytes of all guarded bodies held at once: beyond, 503 and nothing runs. Defaults to 256 MiB, or to MaxBody if that is more
 	MaxResponse int64    // bytes of an answer: a larger one is passed on, and not kept. Defaults to 1 MiB
 
 	// Headers of an answer are kept if they are listed here or in DefaultReplayHeaders; never those that
 	// belong to one exchange, like Set-Cookie: New refuses them.
 	ReplayHeaders []string
 
-	Policy   *retrysafe.Policy     // of claims. Defaults to the Executor's
-	Recover  retrysafe.RecoverFunc // defaults to the Executor's
-	Wait     time.Duration         // for another attempt to end before 409. Defaults to 0
-	DocsBase string                // of the links in problems. Defaults to the project's own pages
-	Logger   *slog.Logger          // never told a key or a payload. Defaults to silence: then a handler's panic goes unseen
+	Policy  *retrysafe.Policy     // of claims. Defaults to the Executor's
+	Recover retrysafe.RecoverFunc // defaults to the Executor's
+	// BodyTimeout is for the next byte of a body: without it the request is refused with 400. Defaults to 30 s.
+	// It takes the place of a read deadline that a layer outside has set, and never extends the server's
+	// ReadTimeout. retrysafe.Off leaves deadlines alone.
+	BodyTimeout time.Duration
+
+	Wait     time.Duration // for another attempt to end before 409. Defaults to 0
+	DocsBase string        // of the links in problems. Defaults to the project's own pages
+	Logger   *slog.Logger  // never told a key or a payload. Defaults to silence: then a handler's panic goes unseen
 }
 
 // DefaultDocsBase is where the links in problems lead unless Options say otherwise.
@@ -66,6 +72,7 @@ type Middleware struct {
 	scope    ScopeFunc
 	o        Options
 	replay   []string // headers that are kept
+	bodies   budget
 }
 
 // New returns a Middleware that keeps keys in e, each in the scope that scope finds.
@@ -83,6 +90,7 @@ func New(e *retrysafe.Executor, scope ScopeFunc, o *Options) (*Middleware, error
 	if err := e.Check(m.o.Policy, m.o.Recover); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
 	}
+	m.bodies.give(m.o.MaxBodies)
 	var err error
 	if m.replay, err = replayed(m.o.ReplayHeaders); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
@@ -115,6 +123,16 @@ func (o *Options) fill() error {
 	o.MaxKey = cmp.Or(o.MaxKey, 255)
 	o.MaxBody = min(cmp.Or(o.MaxBody, 10<<20), largest)
 	o.MaxResponse = min(cmp.Or(o.MaxResponse, 1<<20), largest)
+	o.MaxBodies = cmp.Or(o.MaxBodies, max(256<<20, o.MaxBody))
+	if o.MaxBodies < o.MaxBody {
+		return errors.New("MaxBodies must not be less than MaxBody: one body may be that large")
+	}
+	if o.BodyTimeout == 0 {
+		o.BodyTimeout = 30 * time.Second
+	}
+	if o.BodyTimeout < 0 && o.BodyTimeout != retrysafe.Off {
+		return errors.New("BodyTimeout must not be negative")
+	}
 	if o.DocsBase == "" {
 		o.DocsBase = DefaultDocsBase
 	}
@@ -165,11 +183,16 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 		m.refuse(w, problem.Answer{Code: problem.ScopeMissing})
 		return
 	}
-	body, code := m.readBody(r)
-	if code != "" {
-		m.refuse(w, problem.Answer{Code: code})
+	if r.Header["Early-Data"] != nil { // whatever its value: RFC 8470, 5.1
+		m.refuse(w, problem.Answer{Code: problem.TooEarly})
 		return
 	}
+	body, code := m.readBody(w, r)
+	if code != "" {
+		m.refuseBody(w, code)
+		return
+	}
+	defer m.bodies.give(int64(len(body)))
 	c := &call{middleware: m, next: next, r: r, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {
@@ -194,6 +217,14 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 	default:
 		m.refuseResult(w, result)
 	}
+}
+
+func (m *Middleware) refuseBody(w http.ResponseWriter, code problem.Code) {
+	a := problem.Answer{Code: code}
+	if code == problem.Overloaded {
+		a.RetryAfter = time.Second
+	}
+	m.refuse(w, a)
 }
 
 func (m *Middleware) refuse(w http.ResponseWriter, a problem.Answer) {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/internal/problem"
@@ -60,12 +62,16 @@ func (m *Middleware) unquote(field string) (key, why string) {
 	return field, ""
 }
 
-// trusted is the length up to which memory is reserved for what a caller only declared.
-const trusted = 64 << 10
+// What a caller only declared reserves little memory: first, and trusted once that much of it has come.
+const (
+	first   = 4 << 10
+	trusted = 64 << 10
+)
 
 // readBody reads the whole body, counting real bytes: a layer outside may have replaced the body, so that its
-// declared length is only a hint. What is returned as a code is told to the caller.
-func (m *Middleware) readBody(r *http.Request) ([]byte, problem.Code) {
+// declared length is only a hint. What it returns was taken from m.bodies, and is the caller's to give back. What
+// is returned as a code is told to the client.
+func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) (b []byte, code problem.Code) {
 	if r.ContentLength > m.o.MaxBody {
 		return nil, problem.BodyTooLarge
 	}
@@ -76,20 +82,93 @@ func (m *Middleware) readBody(r *http.Request) ([]byte, problem.Code) {
 	if hint < 0 {
 		hint = 511
 	}
-	b := make([]byte, 0, min(hint, trusted)+1) // one more, to meet the end without growing
+	var held int64
+	defer func() {
+		if code != "" {
+			m.bodies.give(held)
+		}
+	}()
+	hurry := m.hurry(w, r)
+	b = make([]byte, 0, min(hint, first)+1) // one more, to meet the end without growing
 	for {
+		hurry.next()
 		n, err := r.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		switch {
 		case int64(len(b)) > m.o.MaxBody:
 			return nil, problem.BodyTooLarge
+		case !m.bodies.take(int64(n)):
+			return nil, problem.Overloaded
+		}
+		held += int64(n)
+		switch {
 		case err == io.EOF:
 			return b, ""
 		case err != nil:
 			return nil, problem.BodyUnreadable
 		case len(b) == cap(b):
-			b = slices.Grow(b, max(len(b), bytes.MinRead))
+			b = slices.Grow(b, growth(int64(len(b)), r.ContentLength))
 		}
+	}
+}
+
+// growth is by how much a body of have bytes grows: it doubles, and never goes beyond what was declared unless more
+// comes.
+func growth(have, declared int64) int {
+	if left := declared - have; left >= 0 {
+		return int(min(max(have, trusted), left+1))
+	}
+	return int(max(have, bytes.MinRead))
+}
+
+// A budget is how many bytes of bodies may still come, over all requests together.
+type budget struct{ left atomic.Int64 }
+
+func (b *budget) take(n int64) bool {
+	for {
+		left := b.left.Load()
+		if left < n {
+			return false
+		}
+		if b.left.CompareAndSwap(left, left-n) {
+			return true
+		}
+	}
+}
+
+func (b *budget) give(n int64) { b.left.Add(n) }
+
+// A hurry has the next byte of a body come in time: by the layer's time-out and, as a whole, by the server's own,
+// which must not be extended. The deadline is set before each read and never taken back: net/http does that once
+// the body has ended, to watch for a caller who hangs up.
+type hurry struct {
+	control *http.ResponseController // nil: no server of net/http, or switched off
+	each    time.Duration
+	whole   time.Time // zero: without end
+}
+
+func (m *Middleware) hurry(w http.ResponseWriter, r *http.Request) hurry {
+	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok || m.o.BodyTimeout == retrysafe.Off {
+		return hurry{}
+	}
+	h := hurry{control: http.NewResponseController(w), each: m.o.BodyTimeout}
+	if server.ReadTimeout > 0 {
+		h.whole = time.Now().Add(server.ReadTimeout)
+	}
+	return h
+}
+
+func (h *hurry) next() {
+	if h.control == nil {
+		return
+	}
+	at := time.Now().Add(h.each)
+	if !h.whole.IsZero() && h.whole.Before(at) {
+		at = h.whole
+	}
+	if h.control.SetReadDeadline(at) != nil {
+		h.control = nil // a layer outside hides the connection
 	}
 }
 

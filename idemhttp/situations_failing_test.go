@@ -246,6 +246,55 @@ func playBodyBrokeOff(t *testing.T, s problem.Situation) {
 	wantCharged(t, "sent whole", l.do(post("key-secret")), false)
 }
 
+func playTooEarly(t *testing.T, s problem.Situation) {
+	l := newLab(t, setup{}, charged)
+	for _, lines := range [][]string{{"1"}, {"0"}, {""}, {"1", "1"}} { // whatever stands there is a 1 (RFC 8470, 5.1)
+		r := post("key-secret")
+		r.Header["Early-Data"] = lines
+		wantRow(t, s, l.do(r), 425)
+	}
+	if l.runs.Load() != 0 || l.store.calls.Load() != 0 {
+		t.Errorf("%d runs and %d store calls, want none", l.runs.Load(), l.store.calls.Load())
+	}
+	wantCharged(t, "after the handshake", l.do(post("key-secret")), false)
+	without := post("", "Early-Data", "1")
+	without.Header.Del("Idempotency-Key")
+	wantCharged(t, "not guarded: the handler's to decide", l.do(without), false)
+}
+
+func playOverloaded(t *testing.T, s problem.Situation) {
+	h, running, letGo := blocking()
+	l := newLab(t, setup{guard: idemhttp.Options{MaxBody: 30, MaxBodies: 30}}, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Idempotency-Key") == "first" {
+			h(w, r)
+			return
+		}
+		charged(w, r)
+	})
+	first := l.start(post("first"))
+	<-running
+	before := l.store.calls.Load()
+	got := l.do(post("key-secret"))
+	wantRow(t, s, got, 503)
+	wantRetryAfter(t, s.Name, got, 1)
+	if l.runs.Load() != 1 || l.store.calls.Load() != before {
+		t.Errorf("%d runs and %d store calls, want those of the first", l.runs.Load(), l.store.calls.Load())
+	}
+	close(letGo)
+	wantCharged(t, "first", <-first, false)
+	wantCharged(t, "with room again", l.do(post("key-secret")), false)
+}
+
+// playLoop has the gateway for its own upstream.
+func playLoop(t *testing.T, s problem.Situation) {
+	ln := listen(t, "127.0.0.1:0")
+	g := upstream(t, ln.Addr().String(), time.Minute)
+	front := &httptest.Server{Listener: ln, Config: &http.Server{Handler: g}}
+	front.Start()
+	defer front.Close()
+	wantRow(t, s, answered(g, post("key-secret")), 508)
+}
+
 // brokenOff is the end of a body whose sender went away.
 type brokenOff struct{}
 

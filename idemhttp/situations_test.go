@@ -64,10 +64,13 @@ func allScenarios() map[string]scenario {
 		"recovery of this key is running":                                                             {bubble: true, play: playRecovering},
 		"handler panicked":                                                                            {play: playPanicked},
 		"stored entry unreadable (version, checksum)":                                                 {play: playUnreadable},
-		"shutting down":       {play: playDraining},
-		"store down":          {play: playStoreDown},
-		"body over the limit": {play: playBodyTooLarge},
-		"body broke off":      {play: playBodyBrokeOff},
+		"shutting down":                           {play: playDraining},
+		"store down":                              {play: playStoreDown},
+		"body over the limit":                     {play: playBodyTooLarge},
+		"body broke off, or stopped coming":       {play: playBodyBrokeOff},
+		"sent in TLS early data (`Early-Data`)":   {play: playTooEarly},
+		"no room for more request bodies at once": {play: playOverloaded},
+		"the gateway's upstream leads back to it": {play: playLoop},
 	}
 }
 

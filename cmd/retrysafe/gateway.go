@@ -45,7 +45,12 @@ type gatewayCmd struct {
 	ScopeHeader string   `placeholder:"NAME" help:"Header that names the tenant, set by a proxy in front. Keys of different tenants never meet. Without it all callers share one scope."`
 	TrustProxy  []string `placeholder:"CIDR" help:"Networks whose scope and X-Forwarded-* headers are believed. Default: this machine."`
 	MaxBody     size     `default:"10MiB" help:"Largest body of a guarded request. Default ${default}."`
+	MaxBodies   size     `default:"256MiB" help:"Largest sum of the bodies of guarded requests under way. Beyond it requests get 503, and nothing of them runs. Default ${default}."`
 	MaxResponse size     `default:"1MiB" help:"Largest answer that is kept. A larger one is passed on; retries are told that it was not kept. Default ${default}."`
+
+	MaxConnections int      `default:"10000" placeholder:"N" help:"How many connections callers may hold open; further ones wait. Default ${default}."`
+	BodyTimeout    duration `default:"30s" help:"How long to wait for the next byte of a request's body. Default ${default}."`
+	WriteTimeout   duration `default:"30s" help:"How long a caller may take to read the next 32 KiB of its answer. Default ${default}."`
 
 	UpstreamTimeout duration `default:"60s" help:"How long to wait for the upstream's next byte. Default ${default}."`
 	UpstreamIdle    duration `default:"2s" help:"When an unused connection to the upstream is dropped; keep it below the upstream's own. Default ${default}."`
@@ -55,6 +60,7 @@ type gatewayCmd struct {
 	AdminHost       []string `placeholder:"NAME" help:"Further host names by which operators reach the admin listener; others are refused, against DNS rebinding. Addresses of this machine are known."`
 	tokenFlags      `embed:""`
 	FingerprintKeys string `placeholder:"FILE" help:"Keys that seal request fingerprints, one a line, the first in use. Without it the store keeps a random one of its own."`
+	AnswerKeys      string `placeholder:"FILE" help:"Keys that seal the answers that are kept, one a line, the first in use (see: retrysafe keys new --help). Without it answers are kept in clear."`
 	DocsBase        string `placeholder:"URL" help:"Where the links in error answers lead. Default: the project's pages."`
 	LogFormat       string `default:"text" enum:"text,json" help:"text or json, on stderr. Default ${default}."`
 }
@@ -77,6 +83,7 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
+	public = gateway.LimitConnections(public, c.MaxConnections)
 	defer public.Close()
 	operators, err := listen("--admin", c.Admin)
 	if err != nil {
@@ -99,7 +106,7 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
 type given struct {
 	upstream *url.URL
 	trusted  []netip.Prefix
-	keys     [][]byte
+	keys     sealingKeys
 }
 
 // check reads what the flags say before anything is opened.
@@ -116,10 +123,17 @@ func (c *gatewayCmd) check() (g given, err error) {
 	for _, f := range []struct {
 		name  string
 		value duration
-	}{{"--lease", c.Lease}, {"--retention", c.Retention}, {"--record-wait", c.RecordWait}, {"--upstream-timeout", c.UpstreamTimeout}, {"--upstream-idle", c.UpstreamIdle}} {
+	}{{"--lease", c.Lease}, {"--retention", c.Retention}, {"--record-wait", c.RecordWait}, {"--upstream-timeout", c.UpstreamTimeout}, {"--upstream-idle", c.UpstreamIdle},
+		{"--body-timeout", c.BodyTimeout}, {"--write-timeout", c.WriteTimeout}} {
 		if f.value == 0 {
 			return g, usage("%s: 0s makes no sense here: want a positive duration", f.name)
 		}
+	}
+	if c.MaxConnections < 1 || c.MaxConnections > 1<<20 {
+		return g, usage("--max-connections: want 1 to %d", 1<<20)
+	}
+	if c.MaxBodies < c.MaxBody {
+		return g, usage("--max-bodies: want at least --max-body: one body may be that large")
 	}
 	if _, err := c.token(); err != nil {
 		return g, err
@@ -127,8 +141,21 @@ func (c *gatewayCmd) check() (g given, err error) {
 	if err := admin.CheckHosts(c.AdminHost); err != nil {
 		return g, usage("--admin-host: %v", err)
 	}
-	g.keys, err = readFingerprintKeys(c.FingerprintKeys)
+	g.keys, err = c.readKeys()
 	return g, err
+}
+
+// sealingKeys are those of fingerprints and of answers.
+type sealingKeys struct{ fingerprints, answers [][]byte }
+
+func (c *gatewayCmd) readKeys() (k sealingKeys, err error) {
+	if k.fingerprints, err = readFingerprintKeys(c.FingerprintKeys); err != nil {
+		return k, err
+	}
+	if k.answers, err = readAnswerKeys(c.AnswerKeys); err != nil {
+		return k, err
+	}
+	return k, checkApart(k.answers, k.fingerprints)
 }
 
 func listen(flag, addr string) (net.Listener, error) {
@@ -182,14 +209,14 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 	return s, err
 }
 
-func (c *gatewayCmd) executor(store retrysafe.Store, keys [][]byte, log *slog.Logger, registry *prometheus.Registry) (*retrysafe.Executor, error) {
+func (c *gatewayCmd) executor(store retrysafe.Store, keys sealingKeys, log *slog.Logger, registry *prometheus.Registry) (*retrysafe.Executor, error) {
 	observer, err := promobserver.New(registry)
 	if err != nil {
 		return nil, err
 	}
 	o := &retrysafe.Options{
 		Lease: time.Duration(c.Lease), Retention: time.Duration(c.Retention), Remember: cmp.Or(time.Duration(c.Remember), retrysafe.Off),
-		RecordWait: time.Duration(c.RecordWait), FingerprintKeys: keys, Observer: observer, Logger: log,
+		RecordWait: time.Duration(c.RecordWait), FingerprintKeys: keys.fingerprints, AnswerKeys: keys.answers, Observer: observer, Logger: log,
 	}
 	if c.OnLeaseEnd == "rerun" {
 		o.OnLeaseEnd = retrysafe.Rerun
@@ -210,8 +237,8 @@ func (c *gatewayCmd) scope(trusted []netip.Prefix) idemhttp.ScopeFunc {
 func (c *gatewayCmd) gatewayOptions(log *slog.Logger, trusted []netip.Prefix) *gateway.Options {
 	return &gateway.Options{
 		Guard: idemhttp.Options{Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
-			MaxResponse: int64(c.MaxResponse), DocsBase: c.DocsBase, Logger: log},
-		UpstreamTimeout: time.Duration(c.UpstreamTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: trusted, Logger: log,
+			MaxBodies: int64(c.MaxBodies), BodyTimeout: time.Duration(c.BodyTimeout), MaxResponse: int64(c.MaxResponse), DocsBase: c.DocsBase, Logger: log},
+		UpstreamTimeout: time.Duration(c.UpstreamTimeout), WriteTimeout: time.Duration(c.WriteTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: trusted, Logger: log,
 	}
 }
 

@@ -166,7 +166,7 @@ func (c *keyResolveCmd) Run(ctx context.Context, s streams) error {
 		r.Headers.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	var err error
-	if r.Body, err = readBody(s, c.Body); err != nil {
+	if r.Body, err = readBody(ctx, s, c.Body); err != nil {
 		return err
 	}
 	return act(ctx, s, c.idFlags, c.remoteFlags, func(client admin.Client, id retrysafe.ID) (admin.Detail, error) {
@@ -174,19 +174,41 @@ func (c *keyResolveCmd) Run(ctx context.Context, s streams) error {
 	})
 }
 
-func readBody(s streams, file string) (b []byte, err error) {
+func readBody(ctx context.Context, s streams, file string) (b []byte, err error) {
 	switch file {
 	case "":
 		return nil, nil
 	case "-":
-		b, err = readAll(s.in, maxBody)
+		b, err = readInput(ctx, s.in, maxBody)
 	default:
 		b, err = readFile(file, maxBody)
+	}
+	if ctx.Err() != nil {
+		return nil, errors.New("interrupted: nothing was decided")
 	}
 	if err != nil {
 		return nil, usage("--body: %v: want a file of 10 MiB at most, or - for standard input", err)
 	}
 	return b, nil
+}
+
+// readInput is readAll until ctx ends. A read from a terminal cannot be interrupted: it ends with the process.
+func readInput(ctx context.Context, in io.Reader, limit int64) ([]byte, error) {
+	type read struct {
+		b   []byte
+		err error
+	}
+	done := make(chan read, 1)
+	go func() {
+		b, err := readAll(in, limit)
+		done <- read{b, err}
+	}()
+	select {
+	case got := <-done:
+		return got.b, got.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // maxBody is the largest body that the admin API takes.

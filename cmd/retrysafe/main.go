@@ -41,6 +41,7 @@ type streams struct {
 type cli struct {
 	Gateway gatewayCmd `cmd:"" help:"Guard an HTTP API: claim each key, forward the request once, record the answer, replay it."`
 	Key     keyCmd     `cmd:"" help:"Look up keys of a running gateway, and decide what became of them."`
+	Keys    keysCmd    `cmd:"" help:"Make and rotate the secret keys that seal what a gateway keeps."`
 	Store   storeCmd   `cmd:"" help:"Verify and back up what a gateway keeps."`
 	Demo    demoCmd    `cmd:"" help:"See what retries do to a payment API over a line that loses answers, without keys and with them."`
 	Version versionCmd `cmd:"" help:"Print the version."`

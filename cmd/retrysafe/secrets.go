@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/retrysafe/retrysafe"
@@ -113,17 +114,39 @@ func (t tokenFlags) tokenOrDefault() (string, error) {
 	return readToken("admin token", defaultTokenFile)
 }
 
-// readFingerprintKeys reads one key a line, base64 or hexadecimal, # for comments. The first seals.
+// readFingerprintKeys reads the file of --fingerprint-keys.
 func readFingerprintKeys(file string) ([][]byte, error) {
+	return readKeys("--fingerprint-keys", file, fitsFingerprints)
+}
+
+// readAnswerKeys reads the file of --answer-keys.
+func readAnswerKeys(file string) ([][]byte, error) {
+	return readKeys("--answer-keys", file, func(size int) bool { return size == retrysafe.AnswerKey })
+}
+
+// fitsFingerprints tells whether a key of so many bytes may seal fingerprints. Every answer key may, too.
+func fitsFingerprints(size int) bool { return size >= retrysafe.MinFingerprintKey }
+
+// readKeys reads a file of keys, the first of which seals. No file is no keys.
+func readKeys(flag, file string, fits func(size int) bool) ([][]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
 	b, err := readFile(file, maxSecretFile)
 	if err != nil {
-		return nil, usage("--fingerprint-keys: %v: want a file that holds the output of `openssl rand -hex 32`", err)
+		return nil, usage("%s: %v: want a file of keys; make one with `retrysafe keys new --out FILE`", flag, err)
 	}
-	var keys [][]byte
-	for i, line := range bytes.Split(b, []byte("\n")) {
+	keys, err := parseKeys(b, fits)
+	if err != nil {
+		return nil, usage("%s: %s %v", flag, file, err)
+	}
+	return keys, nil
+}
+
+// parseKeys reads one key a line, hexadecimal or base64, # for comments. An error tells the line, never its text: it
+// may be a secret with a slip of the pen.
+func parseKeys(text []byte, fits func(size int) bool) (keys [][]byte, err error) {
+	for i, line := range bytes.Split(text, []byte("\n")) {
 		text := strings.TrimSpace(string(line))
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
@@ -132,13 +155,23 @@ func readFingerprintKeys(file string) ([][]byte, error) {
 		if err != nil {
 			key, err = base64.StdEncoding.DecodeString(text)
 		}
-		if err != nil || len(key) < retrysafe.MinFingerprintKey {
-			return nil, usage("--fingerprint-keys: %s line %d is no key: want %d random bytes in hexadecimal or base64, like the output of `openssl rand -hex 32`", file, i+1, retrysafe.MinFingerprintKey)
+		if err != nil || !fits(len(key)) {
+			return nil, fmt.Errorf("line %d is no key: want 32 random bytes in hexadecimal or base64, like the output of `retrysafe keys new`", i+1)
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, usage("--fingerprint-keys: %s holds no key: put the output of `openssl rand -hex 32` there", file)
+		return nil, errors.New("holds no key: put the output of `retrysafe keys new` there")
 	}
 	return keys, nil
+}
+
+// checkApart refuses a key that stands in both files: who is trusted with the one need not be with the other.
+func checkApart(answers, fingerprints [][]byte) error {
+	for _, key := range answers {
+		if slices.ContainsFunc(fingerprints, func(k []byte) bool { return bytes.Equal(k, key) }) {
+			return usage("--answer-keys and --fingerprint-keys: a key stands in both files: want keys of their own, each made with `retrysafe keys new`")
+		}
+	}
+	return nil
 }

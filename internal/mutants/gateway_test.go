@@ -125,6 +125,50 @@ var gatewayMutants = []mutant{
 		pkg:   proxy, test: "TestAnswerHeaders",
 	},
 
+	// Slow and hostile callers.
+	{
+		fault: "a caller who never reads holds its connection for ever",
+		file:  "gateway/pace.go",
+		old:   "p.control.SetWriteDeadline(p.next())",
+		new:   "p.control.SetWriteDeadline(p.whole)",
+		pkg:   proxy, test: "TestCallerWhoNeverReads/an answer that streams",
+	},
+	{
+		fault: "the deadline of a write stands while there is nothing to send",
+		file:  "gateway/pace.go",
+		old:   "\t\tp.control.SetWriteDeadline(p.whole)\n",
+		new:   "",
+		pkg:   proxy, test: "TestStreamMayRest/HTTP 2",
+	},
+	{
+		fault: "a stream is read to its end for a caller who is gone",
+		file:  "gateway/pace.go",
+		old:   "defer context.AfterFunc(p.r.Context(), gone)()",
+		new:   "defer context.AfterFunc(context.Background(), gone)()",
+		pkg:   proxy, test: "TestStreamEndsWithItsCaller/a silent one",
+	},
+	{
+		fault: "a caller who hangs up ends its request before the answer is recorded",
+		file:  "gateway/forward.go",
+		old:   "\tidle := time.AfterFunc(",
+		new:   "\tdefer context.AfterFunc(pacedOf(w).r.Context(), func() { cancel(errCallerGone) })()\n\tidle := time.AfterFunc(",
+		pkg:   proxy, test: "TestAnswerIsReadForACallerWhoIsGone",
+	},
+	{
+		fault: "an upstream may flood a caller with informational answers",
+		file:  "gateway/pace.go",
+		old:   "p.informed > maxInformed || ",
+		new:   "",
+		pkg:   proxy, test: "TestFloodOfInformationalAnswers",
+	},
+	{
+		fault: "a gateway asks itself until there are no sockets left",
+		file:  "gateway/via.go",
+		old:   "len(by) > 1 && strings.EqualFold(by[1], g.pseudonym)",
+		new:   "len(by) > 9",
+		pkg:   proxy, test: "TestLoopEnds/one gateway",
+	},
+
 	// Whom it believes.
 	{
 		fault: "anybody may say whose request it is",

@@ -83,6 +83,35 @@ var httpMutants = []mutant{
 		pkg:   door, test: "TestHandlersBodyCannotBeRewound",
 	},
 
+	{
+		fault: "the bodies of all requests together have no bound",
+		file:  "idemhttp/request.go",
+		old:   "case !m.bodies.take(int64(n)):",
+		new:   "case !m.bodies.take(0):",
+		pkg:   door, test: "TestSituations/no room for more request bodies at once",
+	},
+	{
+		fault: "a body that was refused keeps its room",
+		file:  "idemhttp/request.go",
+		old:   "\t\t\tm.bodies.give(held)\n",
+		new:   "",
+		pkg:   door, test: "TestBodyStopsComing",
+	},
+	{
+		fault: "a body that stops coming is waited for",
+		file:  "idemhttp/request.go",
+		old:   "h.control.SetReadDeadline(at)",
+		new:   "h.control.SetReadDeadline(h.whole)",
+		pkg:   door, test: "TestBodyStopsComing",
+	},
+	{
+		fault: "what came in early data runs",
+		file:  "idemhttp/middleware.go",
+		old:   `if r.Header["Early-Data"] != nil {`,
+		new:   `if r.Header.Get("Early-Data") == "1" {`,
+		pkg:   door, test: "TestSituations/sent in TLS early data (`Early-Data`)",
+	},
+
 	// The fingerprint.
 	{
 		fault: "the method is no part of the fingerprint",

@@ -32,6 +32,9 @@ const (
 	StoreUnavailable    Code = "store-unavailable"
 	BodyTooLarge        Code = "body-too-large"
 	BodyUnreadable      Code = "body-unreadable"
+	Overloaded          Code = "overloaded"
+	TooEarly            Code = "too-early"
+	LoopDetected        Code = "loop-detected"
 )
 
 // The titles of the three cases that the draft names are its own (draft-07, 2.7): clients match on them.
@@ -52,6 +55,9 @@ var kinds = map[Code]struct {
 	Draining:            {http.StatusServiceUnavailable, "Shutting down", "Nothing was done: send the same request with the same key again."},
 	StoreUnavailable:    {http.StatusServiceUnavailable, "Idempotency keys cannot be stored at the moment", "Nothing was done: send the same request with the same key again."},
 	BodyTooLarge:        {http.StatusRequestEntityTooLarge, "The request body is too large", "Nothing was done."},
+	Overloaded:          {http.StatusServiceUnavailable, "Too many request bodies at once", "Nothing was done: send the same request with the same key again."},
+	TooEarly:            {http.StatusTooEarly, "The request came in early data", "Somebody on the way could send it again. Nothing was done: send the same request with the same key again, when the TLS handshake is complete."},
+	LoopDetected:        {http.StatusLoopDetected, "The service behind this gateway leads back to it", "The request came back to the gateway that forwarded it. It was not forwarded again."},
 	BodyUnreadable:      {http.StatusBadRequest, "The request body could not be read whole", "Nothing was done: send the whole request with the same key again."},
 }
 

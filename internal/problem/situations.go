@@ -39,7 +39,10 @@ var Situations = []Situation{
 	{"shutting down", "503", Draining, "`Retry-After`", "retry, same key; nothing ran", "sending", "ours"},
 	{"store down", "503", StoreUnavailable, "`Retry-After`", "retry, same key; nothing ran", "sending", "ours"},
 	{"body over the limit", "413", BodyTooLarge, "", "stop", "rejected", "RFC 9110 15.5.14"},
-	{"body broke off", "400", BodyUnreadable, "", "retry, same key; nothing ran", "sending", "RFC 9112 8"},
+	{"sent in TLS early data (`Early-Data`)", "425", TooEarly, "", "retry, same key, after the handshake; nothing ran", "sending", "RFC 8470 5.2"},
+	{"no room for more request bodies at once", "503", Overloaded, "`Retry-After`", "retry, same key; nothing ran", "sending", "ours"},
+	{"the gateway's upstream leads back to it", "508", LoopDetected, "", "stop, tell a person", "outcome_unknown", "RFC 9110 7.6.3; RFC 5842 7.2"},
+	{"body broke off, or stopped coming", "400", BodyUnreadable, "", "retry, same key; nothing ran", "sending", "RFC 9112 8"},
 }
 
 // Markdown is the protocol as docs/protocol.md shows it, followed by a section for each code, which the `type`
