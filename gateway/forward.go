@@ -106,6 +106,7 @@ func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, res *http.R
 	}
 	removeHopByHop(res.Header)
 	maps.Copy(w.Header(), res.Header)
+	unguessed(w.Header())
 	w.WriteHeader(res.StatusCode)
 	w.Write(whole.Bytes())
 	if int64(whole.Len()) <= g.o.Guard.MaxResponse && !streams {

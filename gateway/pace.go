@@ -99,6 +99,7 @@ func (p *paced) end() {
 // sent too many already.
 func (p *paced) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
+		unguessed(p.Header())
 		p.ResponseWriter.WriteHeader(status)
 		return
 	}
@@ -108,6 +109,14 @@ func (p *paced) WriteHeader(status int) {
 	p.begin()
 	defer p.end()
 	p.ResponseWriter.WriteHeader(status)
+}
+
+// unguessed keeps net/http from guessing the media type of an answer that came without one: a proxy does not add to
+// what the upstream says of its content.
+func unguessed(h http.Header) {
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil
+	}
 }
 
 // Write sends by strides, so that a caller who reads slowly is told from one who does not read.
