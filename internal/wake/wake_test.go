@@ -54,16 +54,18 @@ func TestWakeBetweenJoinAndWait(t *testing.T) {
 
 // A set that is closed lets nobody wait: neither who waits already, nor who comes.
 func TestClose(t *testing.T) {
-	var s wake.Set
-	before := s.Join(one)
-	s.Close()
-	for name, ticket := range map[string]*wake.Ticket{"joined before": before, "joined after": s.Join(one), "for another": s.Join(other)} {
-		if err := ticket.Wait(t.Context()); err != nil {
-			t.Errorf("who %s: %v", name, err)
+	synctest.Test(t, func(t *testing.T) { // who is left waiting is seen at once
+		var s wake.Set
+		before := s.Join(one)
+		s.Close()
+		for name, ticket := range map[string]*wake.Ticket{"joined before": before, "joined after": s.Join(one), "for another": s.Join(other)} {
+			if err := ticket.Wait(t.Context()); err != nil {
+				t.Errorf("who %s: %v", name, err)
+			}
 		}
-	}
-	if s.Len() != 0 {
-		t.Errorf("%d entries are waited for, want none", s.Len())
-	}
-	s.Wake(one)
+		if s.Len() != 0 {
+			t.Errorf("%d entries are waited for, want none", s.Len())
+		}
+		s.Wake(one)
+	})
 }
