@@ -103,7 +103,7 @@ type record struct {
 	keyID    keyID // of the key that sealed the fingerprint
 	nonce    Rev   // the owner's; a new one fences it
 	started  int64 // of the claim, store's clock in microseconds; 0 stands for the entry's stamp
-	finished int64 // of the answer, likewise; 0 stands for the entry's stamp
+	heard    int64 // of the operation, last: a sign of its owner's life, or how it ended; 0 stands for the entry's stamp
 	attempts uint64
 	replays  uint64
 	reason   string
@@ -111,6 +111,14 @@ type record struct {
 	sealed   bool   // answer is as answerKeys.seal left it
 	answer   []byte // nil: none
 	history  []Act
+}
+
+// heardIn is when the operation of e was heard of last. Whoever writes e anew without being its owner carries it along.
+func (r *record) heardIn(e *Entry) int64 {
+	if r.heard == 0 {
+		return e.Stamp.UnixMicro()
+	}
+	return r.heard
 }
 
 // recordVersion is the first byte of a Body. An unknown one is never taken for absent: it fails closed.
@@ -185,7 +193,7 @@ func (r record) append(b []byte) []byte {
 	b = append(b, r.keyID[:]...)
 	b = append(b, r.nonce[:]...)
 	b = binary.AppendVarint(b, r.started)
-	b = binary.AppendVarint(b, r.finished)
+	b = binary.AppendVarint(b, r.heard)
 	b = binary.AppendUvarint(b, r.attempts)
 	b = binary.AppendUvarint(b, r.replays)
 	b = appendText(b, r.reason)
@@ -215,7 +223,7 @@ func (d *decoder) record() (r record) {
 	r.policy = Policy{OnLeaseEnd: LeaseEnd(policy), Lease: d.duration(), Retention: d.duration(), Remember: d.duration()}
 	copy(r.keyID[:], d.take(uint64(len(r.keyID))))
 	copy(r.nonce[:], d.take(uint64(len(r.nonce))))
-	r.started, r.finished = d.varint(), d.varint()
+	r.started, r.heard = d.varint(), d.varint()
 	r.attempts, r.replays = d.uvarint(), d.uvarint()
 	r.reason = d.text()
 	for n := d.uvarint(); n > 0 && !d.bad; n-- {

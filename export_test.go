@@ -87,3 +87,19 @@ func Sealed(e Entry) bool {
 	rec, _ := e.record()
 	return rec.sealed
 }
+
+// WithPolicy returns e as claimed under another policy.
+func WithPolicy(e Entry, p Policy) Entry {
+	rec, _ := e.record()
+	rec.policy = p
+	e.put(rec)
+	return e
+}
+
+// Unheard returns e without the time at which its operation was heard of last.
+func Unheard(e Entry) Entry {
+	rec, _ := e.record()
+	rec.heard = 0
+	e.put(rec)
+	return e
+}

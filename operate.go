@@ -44,10 +44,7 @@ func view(e Entry, rec record, now time.Time) Record {
 	s := meet(&e, rec.policy.OnLeaseEnd, now)
 	switch s {
 	case done, failed, past:
-		r.Finished = e.Stamp
-		if rec.finished != 0 {
-			r.Finished = time.UnixMicro(rec.finished)
-		}
+		r.Finished = time.UnixMicro(rec.heardIn(&e))
 	case lapsedHold, lapsedRecover:
 		r.State, r.Reason, r.Expires = Unknown, "lease over", time.Time{}
 	case over:
@@ -251,7 +248,7 @@ func (ex *Executor) operated(e Entry, now time.Time, v verb, name string, a Act,
 	e, rec = carried(e, rec)
 	change(&rec)
 	rec.history = append(rec.history[max(0, len(rec.history)-maxHistory+1):], a)
-	rec.nonce, rec.reason, rec.finished = NewRev(), "", 0
+	rec.nonce, rec.reason, rec.heard = NewRev(), "", 0
 	e.Epoch, e.State, e.Due, e.TTL = nextEpoch(e.Epoch, now), ed.to, rec.policy.Retention, rec.policy.memory()
 	if ed.to == Free {
 		e.Due = e.TTL

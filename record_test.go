@@ -22,13 +22,13 @@ func records() map[string]record {
 	return map[string]record{
 		"empty":           {},
 		"claim":           {policy: policy, nonce: Rev{1, 2, 3}, keyID: keyID{4, 5, 6}, attempts: 1},
-		"answer":          {policy: policy, answer: []byte("paid"), started: 1, finished: 2, replays: 300},
+		"answer":          {policy: policy, answer: []byte("paid"), started: 1, heard: 2, replays: 300},
 		"empty answer":    {policy: policy, answer: []byte{}},
 		"sealed answer":   {policy: policy, sealed: true, answer: []byte("key id, nonce, box, tag")},
 		"answer not kept": {policy: policy, notKept: true},
 		"partly kept":     {policy: policy, notKept: true, answer: []byte("status 200")},
 		"unknown":         {policy: policy, reason: "lease over"},
-		"ends of fields": {policy: Policy{Lease: longest, Retention: longest, Remember: longest}, started: math.MinInt64, finished: math.MaxInt64,
+		"ends of fields": {policy: Policy{Lease: longest, Retention: longest, Remember: longest}, started: math.MinInt64, heard: math.MaxInt64,
 			attempts: math.MaxUint64, replays: math.MaxUint64, reason: strings.Repeat("é", 1000), answer: bytes.Repeat([]byte{0xff}, 1<<14)},
 		"history": {policy: policy, history: []Act{
 			{At: time.UnixMicro(1), By: "ann", Why: "asked the bank", Did: "released", From: Unknown},

@@ -125,7 +125,7 @@ func (c *Claims) Sweep(ctx context.Context, e Entry, now time.Time) (changed boo
 	var next Entry
 	switch ed.to {
 	case Unknown:
-		next = c.ended(e, rec, Outcome{State: Unknown, Reason: "lease over"})
+		next = c.declaredOver(e, rec)
 	case Tombstone:
 		next = buried(e, rec, now)
 	}

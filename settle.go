@@ -46,21 +46,29 @@ func carried(e Entry, rec record) (Entry, record) {
 	return e, rec
 }
 
-// ended is the entry after its owner's operation ended with o, or after its lease did.
+// ended is the entry after its owner's operation ended with o.
 func (c *Claims) ended(e Entry, rec record, o Outcome) Entry {
 	e, rec = carried(e, rec)
 	e.State, e.Due, e.TTL = o.State, rec.policy.Retention, rec.policy.memory()
-	rec.answer, rec.notKept, rec.reason, rec.finished = o.Answer, o.NotKept, displayed(o.Reason), 0
+	rec.answer, rec.notKept, rec.reason = o.Answer, o.NotKept, displayed(o.Reason)
 	switch o.verb() {
 	case hold:
 		e.State, e.Due, e.TTL = Unknown, 0, 0
 		rec.answer, rec.notKept = nil, false
 	case release:
-		e.Due, rec.answer, rec.notKept = e.TTL, nil, false
+		e.Due, rec.heard, rec.answer, rec.notKept = e.TTL, 0, nil, false
+	default:
+		rec.heard = 0
 	}
 	c.answers.seal(&e, &rec)
 	e.put(rec)
 	return e
+}
+
+// declaredOver is the entry after its lease ended: nobody knows.
+func (c *Claims) declaredOver(e Entry, rec record) Entry {
+	rec.heard = rec.heardIn(&e)
+	return c.ended(e, rec, Outcome{State: Unknown, Reason: "lease over"})
 }
 
 // Extend starts the lease anew, also after it ended if nobody wrote meanwhile. ErrUnknownOutcome: it was
@@ -105,6 +113,9 @@ func (c *Claims) own(ctx context.Context, cl *Claim, v verb, next func(Entry, re
 		rec, err := cl.entry.record()
 		if err != nil {
 			return err
+		}
+		if cl.Verdict != Recovering { // whatever an owner writes is a sign of its life; who recovers speaks of another's
+			rec.heard = 0
 		}
 		e := next(cl.entry, rec)
 		rep, err := c.replace(ctx, cl.entry, e, v == release && len(rec.history) == 0)
@@ -212,9 +223,7 @@ func (c *Claims) takeBack(ctx context.Context, l *lostClaim) (certain bool, err 
 
 // rebased is e to be written again at now with nothing changed: what was left of its times is left of them still.
 func rebased(e Entry, rec record, now time.Time) Entry {
-	if rec.finished == 0 && e.State != InFlight {
-		rec.finished = e.Stamp.UnixMicro()
-	}
+	rec.heard = rec.heardIn(&e)
 	age := now.Sub(e.Stamp)
 	if e.Orphan {
 		age = max(age, e.Due)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 type operationKey struct{}
@@ -71,6 +72,18 @@ func EpochOf(ctx context.Context) int64 {
 		return op.claim.epoch
 	}
 	return 0
+}
+
+// QuietOf returns, inside a [RecoverFunc], how long ago the owner that is gone gave its last sign of life, on the
+// store's clock: when it claimed the key, extended its lease, or last said how its operation ended. Recoveries that
+// were tried since, and restarts, change nothing about it. A request that it sent may be on its way as long as that
+// request's time limit has not passed since then. It is zero outside of a recovery.
+func QuietOf(ctx context.Context) time.Duration {
+	op := operationOf(ctx)
+	if op == nil || op.claim.Verdict != Recovering {
+		return 0
+	}
+	return max(time.Since(op.claim.heard), 0)
 }
 
 // IDOf returns the ID of the key of the operation that ctx belongs to, for logs. It is false outside of one.

@@ -118,8 +118,8 @@ var ownerMutants = []mutant{
 	{
 		fault: "an operator's decision leaves the nonce to the owner",
 		file:  "operate.go",
-		old:   `rec.nonce, rec.reason, rec.finished = NewRev(), "", 0`,
-		new:   `rec.reason, rec.finished = "", 0`,
+		old:   `rec.nonce, rec.reason, rec.heard = NewRev(), "", 0`,
+		new:   `rec.reason, rec.heard = "", 0`,
 		pkg:   core, test: "TestOperatorsActs/unknown, happened, force false",
 	},
 	{
