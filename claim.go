@@ -12,6 +12,7 @@ import (
 // Durations are whole microseconds.
 type Policy struct {
 	OnLeaseEnd LeaseEnd
+	TwoStep    bool          // the operation calls [Act] before its first outside effect: a claim whose lease ended before that is free again
 	Lease      time.Duration // from the claim, or its last extension
 	Retention  time.Duration // of the answer, from the end of the operation
 	Remember   time.Duration // of the key, from the end of retention; 0: not at all
@@ -56,11 +57,12 @@ type Claim struct {
 	Left    time.Duration // of the lease (Busy) or of retention (Replay)
 	Age     time.Duration // since the operation that stands began
 
-	key   Key
-	id    ID
-	epoch int64
-	nonce Rev
-	heard time.Time // of Recovering: the former owner, last, on this process's clock
+	key     Key
+	id      ID
+	twoStep bool // its policy says so
+	epoch   int64
+	nonce   Rev
+	heard   time.Time // of Recovering: the former owner, last, on this process's clock
 
 	// turn is a lock with one slot, which gives way to a context: the heartbeat and the end of the operation
 	// meet here. It guards the fields below.
@@ -95,19 +97,6 @@ type Claims struct {
 // maxRounds bounds how often a verb starts over because somebody else wrote between two of its calls.
 const maxRounds = 64
 
-// A lostClaim is a claim of which it is not known whether it stands.
-type lostClaim struct {
-	nonce  Rev
-	sent   Entry  // what was to be written
-	before *Entry // what it was to replace; nil for a fresh claim
-	err    error
-}
-
-func (l *lostClaim) Error() string { return fmt.Sprintf("claim: %v: %v", ErrStore, l.err) }
-func (l *lostClaim) Unwrap() []error {
-	return []error{ErrStore, l.err}
-}
-
 // Claim claims r.Key, or says what stands in the way. A fresh claim, a replay and a refusal are one store
 // call, a takeover is two. An error of the store leaves open whether the claim stands: take it back.
 func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
@@ -141,15 +130,9 @@ func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
 	}
-	return newClaim(r.Key, st.verdict, &rep, &st.rec), nil
-}
-
-func lost(nonce Rev, sent Entry, before Reply, err error) *lostClaim {
-	l := &lostClaim{nonce: nonce, sent: sent, err: err}
-	if before.Found {
-		l.before = &before.Entry
-	}
-	return l
+	cl := newClaim(r.Key, st.verdict, &rep, &st.rec)
+	cl.twoStep = r.Policy.TwoStep
+	return cl, nil
 }
 
 // met is what r meets in an entry that was read already: nil if a claim would have to write.
@@ -232,7 +215,7 @@ func (c *Claims) judge(id ID, rep *Reply, r *ClaimRequest, nonce Rev, meant Verd
 	if rec.nonce == nonce && (e.State == InFlight || e.State == Unknown) {
 		return step{verdict: meant, write: true, own: true, next: c.claimed(id, r, nonce, meant, e, &rec, rep.Now)}, nil
 	}
-	s := meet(e, rec.policy.OnLeaseEnd, rep.Now)
+	s := meet(e, &rec, rep.Now)
 	if s.compared() {
 		same, err := c.seal.same(e.Fingerprint, rec.keyID, r)
 		if err != nil || !same {
@@ -259,7 +242,8 @@ func (c *Claims) judge(id ID, rep *Reply, r *ClaimRequest, nonce Rev, meant Verd
 func (c *Claims) claimed(id ID, r *ClaimRequest, nonce Rev, v Verdict, before *Entry, old *record, now time.Time) Entry {
 	key := c.seal.current()
 	e := Entry{ID: id, Rev: nonce, State: InFlight, Fingerprint: r.sealed, Scope: displayed(r.Key.Scope), Display: r.Key.display(), Due: r.Policy.Lease}
-	rec := record{policy: r.Policy, keyID: key.id, nonce: nonce, attempts: old.attempts + 1, history: old.history}
+	rec := record{policy: r.Policy, keyID: key.id, nonce: nonce, attempts: old.attempts + 1, history: old.history,
+		acted: v != Won} // whoever owned the key before may have: a claim that takes over is born marked
 	if before != nil {
 		e.Epoch = nextEpoch(before.epoch(), now)
 	}

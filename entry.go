@@ -89,8 +89,8 @@ func (e *Entry) Check() error {
 	return err
 }
 
-// An Act is one deed of an operator, kept in the entry's history.
-type Act struct {
+// A Decision is one deed of an operator, kept in the entry's history.
+type Decision struct {
 	At      time.Time // on the store's clock
 	By, Why string
 	Did     string // "completed", "released" or "forgot"
@@ -107,10 +107,11 @@ type record struct {
 	attempts uint64
 	replays  uint64
 	reason   string
+	acted    bool // under a two-step policy: the operation may have acted, here or under a claim that this one took over
 	notKept  bool
 	sealed   bool   // answer is as answerKeys.seal left it
 	answer   []byte // nil: none
-	history  []Act
+	history  []Decision
 }
 
 // heardIn is when the operation of e was heard of last. Whoever writes e anew without being its owner carries it along.
@@ -121,13 +122,18 @@ func (r *record) heardIn(e *Entry) int64 {
 	return r.heard
 }
 
-// recordVersion is the first byte of a Body. An unknown one is never taken for absent: it fails closed.
+// recordVersion is the first byte of a Body. An unknown one is never taken for absent: it fails closed. So does an
+// unknown flag: a release that does not know two-step policies answers such a key with ErrUnreadable, and neither
+// runs, sweeps nor resolves it.
 const recordVersion = 1
 
 const (
 	flagAnswer = 1 << iota
 	flagNotKept
 	flagSealed
+	flagTwoStep
+	flagActed  // only with flagTwoStep
+	flagsKnown = 1<<iota - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -186,6 +192,12 @@ func (r record) append(b []byte) []byte {
 	if r.sealed && r.answer != nil {
 		flags |= flagSealed
 	}
+	if r.policy.TwoStep {
+		flags |= flagTwoStep
+	}
+	if r.policy.TwoStep && r.acted {
+		flags |= flagActed
+	}
 	b = append(b, flags, byte(r.policy.OnLeaseEnd))
 	for _, d := range [...]time.Duration{r.policy.Lease, r.policy.Retention, r.policy.Remember} {
 		b = binary.AppendVarint(b, d.Microseconds())
@@ -218,16 +230,16 @@ type decoder struct {
 
 func (d *decoder) record() (r record) {
 	flags, policy := d.byte(), d.byte()
-	d.bad = d.bad || flags&^(flagAnswer|flagNotKept|flagSealed) != 0 || flags&(flagAnswer|flagSealed) == flagSealed
-	r.notKept, r.sealed = flags&flagNotKept != 0, flags&flagSealed != 0
-	r.policy = Policy{OnLeaseEnd: LeaseEnd(policy), Lease: d.duration(), Retention: d.duration(), Remember: d.duration()}
+	d.bad = d.bad || flags&^flagsKnown != 0 || flags&(flagAnswer|flagSealed) == flagSealed || flags&(flagTwoStep|flagActed) == flagActed
+	r.notKept, r.sealed, r.acted = flags&flagNotKept != 0, flags&flagSealed != 0, flags&flagActed != 0
+	r.policy = Policy{OnLeaseEnd: LeaseEnd(policy), TwoStep: flags&flagTwoStep != 0, Lease: d.duration(), Retention: d.duration(), Remember: d.duration()}
 	copy(r.keyID[:], d.take(uint64(len(r.keyID))))
 	copy(r.nonce[:], d.take(uint64(len(r.nonce))))
 	r.started, r.heard = d.varint(), d.varint()
 	r.attempts, r.replays = d.uvarint(), d.uvarint()
 	r.reason = d.text()
 	for n := d.uvarint(); n > 0 && !d.bad; n-- {
-		r.history = append(r.history, Act{At: time.UnixMicro(d.varint()), By: d.text(), Why: d.text(), Did: d.text(), From: State(d.byte())})
+		r.history = append(r.history, Decision{At: time.UnixMicro(d.varint()), By: d.text(), Why: d.text(), Did: d.text(), From: State(d.byte())})
 	}
 	if flags&flagAnswer != 0 {
 		r.answer, d.b = d.b[:len(d.b):len(d.b)], nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"time"
 )
 
 // This file opens the core to the tests of package retrysafe_test, which stand outside because they need a store.
@@ -103,3 +104,6 @@ func Unheard(e Entry) Entry {
 	e.put(rec)
 	return e
 }
+
+// HeardIn is when the owner before was heard of last, as a claim that recovers says.
+func HeardIn(c *Claim) time.Time { return c.heard }

@@ -18,6 +18,8 @@ import (
 // records is one of each kind, and the ends of every field.
 func records() map[string]record {
 	policy := Policy{OnLeaseEnd: Recover, Lease: 30 * time.Second, Retention: 24 * time.Hour, Remember: 720 * time.Hour}
+	twoStep := policy
+	twoStep.TwoStep = true
 	longest := time.Duration(math.MaxInt64 / 1000 * 1000)
 	return map[string]record{
 		"empty":           {},
@@ -25,12 +27,15 @@ func records() map[string]record {
 		"answer":          {policy: policy, answer: []byte("paid"), started: 1, heard: 2, replays: 300},
 		"empty answer":    {policy: policy, answer: []byte{}},
 		"sealed answer":   {policy: policy, sealed: true, answer: []byte("key id, nonce, box, tag")},
+		"two-step":        {policy: twoStep, nonce: Rev{1}, attempts: 1},
+		"acted":           {policy: twoStep, acted: true, nonce: Rev{1}, attempts: 1},
+		"acted, answer":   {policy: twoStep, acted: true, answer: []byte("paid")},
 		"answer not kept": {policy: policy, notKept: true},
 		"partly kept":     {policy: policy, notKept: true, answer: []byte("status 200")},
 		"unknown":         {policy: policy, reason: "lease over"},
 		"ends of fields": {policy: Policy{Lease: longest, Retention: longest, Remember: longest}, started: math.MinInt64, heard: math.MaxInt64,
 			attempts: math.MaxUint64, replays: math.MaxUint64, reason: strings.Repeat("é", 1000), answer: bytes.Repeat([]byte{0xff}, 1<<14)},
-		"history": {policy: policy, history: []Act{
+		"history": {policy: policy, history: []Decision{
 			{At: time.UnixMicro(1), By: "ann", Why: "asked the bank", Did: "released", From: Unknown},
 			{At: time.UnixMicro(-1), By: "", Why: strings.Repeat("x", 300), Did: "forgot", From: 200},
 		}},
@@ -63,7 +68,7 @@ func TestRecordComesBack(t *testing.T) {
 
 // TestRecordRefusesEveryChangedBit of the body, and every cut of it.
 func TestRecordRefusesEveryChangedBit(t *testing.T) {
-	for _, name := range []string{"empty", "answer", "history"} {
+	for _, name := range []string{"empty", "answer", "history", "two-step"} {
 		sound := entryOf(records()[name])
 		for i := range 8 * len(sound.Body) {
 			e := sound
@@ -131,7 +136,8 @@ func TestRecordRefusesWhatItWouldNotWrite(t *testing.T) {
 		return append(append(bytes.Clone(plain[:at]), with...), plain[at+1:]...)
 	}
 	tests := map[string][]byte{
-		"an unknown flag":                  replace(0, 1<<3),
+		"an unknown flag":                  replace(0, 1<<5),
+		"a mark without two-step":          replace(0, flagActed),
 		"a seal without an answer":         replace(0, flagSealed),
 		"the highest flag":                 replace(0, 1<<7),
 		"an unknown end of the lease":      replace(1, byte(Recover)+1),

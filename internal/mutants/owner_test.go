@@ -66,8 +66,8 @@ var ownerMutants = []mutant{
 	{
 		fault: "a late owner whose outcome is held may not say how it ended",
 		file:  "transition.go",
-		old:   `{live, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover}`,
-		new:   `{live, lapsedHold, lapsedRerun, lapsedRecover}`,
+		old:   `{live, lapsedUnacted, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover}`,
+		new:   `{live, lapsedUnacted, lapsedHold, lapsedRerun, lapsedRecover}`,
 		pkg:   core, test: "TestLateOwner/a claim declared it over, then completed",
 	},
 	{
