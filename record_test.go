@@ -3,6 +3,7 @@ package retrysafe
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"hash/crc32"
 	"math"
@@ -62,6 +63,36 @@ func TestRecordComesBack(t *testing.T) {
 		}
 		if (got.answer == nil) != (r.answer == nil) {
 			t.Errorf("%s: nil and empty answers are confused", name)
+		}
+	}
+}
+
+// TestGoldenRecords: what was written once is read for ever, and written again byte for byte. The first is of the time
+// before two-step policies.
+func TestGoldenRecords(t *testing.T) {
+	policy := Policy{OnLeaseEnd: Recover, Lease: 30 * time.Second, Retention: 24 * time.Hour, Remember: 720 * time.Hour}
+	claim := record{policy: policy, keyID: keyID{4, 5}, nonce: Rev{6, 7}, started: 1 << 50, attempts: 2,
+		history: []Decision{{At: time.UnixMicro(1), By: "ann", Why: "asked", Did: "released", From: Unknown}}}
+	unmarked := record{policy: policy, keyID: keyID{4, 5}, nonce: Rev{6, 7}, started: 1 << 50, attempts: 1}
+	unmarked.policy.TwoStep = true
+	marked := unmarked
+	marked.acted = true
+	for body, want := range map[string]record{
+		"01e88ae4c40002808ece1c8080bbdd83058080eaf3ef96010405000000000000060700000000000000000000000000008080808080808004" +
+			"00020000010203616e6e0561736b65640872656c656173656404": claim,
+		"010b36de440802808ece1c8080bbdd83058080eaf3ef96010405000000000000060700000000000000000000000000008080808080808004" +
+			"0001000000": unmarked,
+		"01c514c0bd1802808ece1c8080bbdd83058080eaf3ef96010405000000000000060700000000000000000000000000008080808080808004" +
+			"0001000000": marked,
+	} {
+		e := Entry{ID: ID{1}, State: InFlight, Epoch: 1 << 50, Fingerprint: Fingerprint{3}, Due: 30 * time.Second}
+		e.Body, _ = hex.DecodeString(body)
+		got, err := e.record()
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(record{})); err != nil || diff != "" {
+			t.Errorf("%s: %v, what is read differs (-want +got):\n%s", body, err, diff)
+		}
+		if e.put(want); hex.EncodeToString(e.Body) != body {
+			t.Errorf("written as %x, want %s", e.Body, body)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 // This file is the transition table: what every act may do to what stands. It is data; the verbs, the model
 // test and docs/protocol.md read it, and nothing else decides a state.
 
-// A LeaseEnd says what becomes of a claim whose lease ran out. It is stored with the claim, and the stored
-// one decides, not the configuration of whoever meets it.
+// A LeaseEnd says what becomes of a claim whose lease ran out, unless its policy is two-step and it had not acted: that
+// one is free. It is stored with the claim, and the stored one decides, not the configuration of whoever meets it.
 type LeaseEnd uint8
 
 // What becomes of a claim whose lease ran out.

@@ -264,7 +264,7 @@ func TestUnreadable(t *testing.T) {
 		if diff := cmp.Diff(`{"keys":[`+summary+`}],"next":""}`, l.get(t, "/api/keys?state=completed")); diff != "" {
 			t.Errorf("list: -want +got\n%s", diff)
 		}
-		if diff := cmp.Diff(summary+`,"history":[],"policy":null,"answer":null}`, l.get(t, path(order))); diff != "" {
+		if diff := cmp.Diff(summary+`,"history":[],"policy":null,"acted":null,"answer":null}`, l.get(t, path(order))); diff != "" {
 			t.Errorf("detail: -want +got\n%s", diff)
 		}
 		wantRefused(t, l.post(t, path(order, "resolve"), signed(`,"action":"complete","force":true`)), http.StatusConflict, "entry-unreadable", "forget", "force")
