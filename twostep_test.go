@@ -182,3 +182,18 @@ func TestRecoveryAnsweredAfterItsLease(t *testing.T) {
 		}
 	})
 }
+
+// TestInspectWhatDidNotAct: operators see that the lease is over and that nothing is to be found out.
+func TestInspectWhatDidNotAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, nil)
+		lapse(twoStep(hold))(t, l)
+		rec, err := l.Inspect(t.Context(), order.ID())
+		if err != nil || rec.State != retrysafe.InFlight || rec.Acted || rec.Reason != "lease over before it acted" || rec.Expires.After(time.Now()) {
+			t.Errorf("Inspect: %+v, %v, want in flight, over, not acted", rec, err)
+		}
+		if unknown, _, err := l.List(t.Context(), retrysafe.Filter{State: retrysafe.Unknown}); err != nil || len(unknown) > 0 {
+			t.Errorf("List of what is unknown: %+v, %v, want nothing", unknown, err)
+		}
+	})
+}
