@@ -123,6 +123,30 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
+// BenchmarkAct is the mark of a two-step policy: what it costs beside claim and completion.
+func BenchmarkAct(b *testing.B) {
+	bb := newBench(b)
+	var owned []*retrysafe.Claim
+	claim := func() {
+		owned = owned[:0]
+		for _, key := range bb.keys {
+			c, err := bb.claims.Claim(b.Context(), retrysafe.ClaimRequest{Key: key, Fingerprint: payload, Policy: twoStep(hold)})
+			if err != nil {
+				b.Fatalf("Claim: %v", err)
+			}
+			owned = append(owned, c)
+		}
+	}
+	claim()
+	b.ReportAllocs()
+	for b.Loop() {
+		bb.key(claim)
+		if err := bb.claims.Act(b.Context(), owned[bb.next-1]); err != nil {
+			b.Fatalf("Act: %v", err)
+		}
+	}
+}
+
 // BenchmarkSealing is completion and replay of answers of some sizes, sealed and in clear.
 func BenchmarkSealing(b *testing.B) {
 	for _, size := range []int{200, 10 << 10, 1 << 20} {

@@ -12,6 +12,7 @@ import (
 // Durations are whole microseconds.
 type Policy struct {
 	OnLeaseEnd LeaseEnd
+	TwoStep    bool          // the operation calls [Act] before its first outside effect: a claim whose lease ended before that is free again
 	Lease      time.Duration // from the claim, or its last extension
 	Retention  time.Duration // of the answer, from the end of the operation
 	Remember   time.Duration // of the key, from the end of retention; 0: not at all
@@ -56,10 +57,12 @@ type Claim struct {
 	Left    time.Duration // of the lease (Busy) or of retention (Replay)
 	Age     time.Duration // since the operation that stands began
 
-	key   Key
-	id    ID
-	epoch int64
-	nonce Rev
+	key     Key
+	id      ID
+	twoStep bool // its policy says so
+	epoch   int64
+	nonce   Rev
+	heard   time.Time // of Recovering: the former owner, last, on this process's clock
 
 	// turn is a lock with one slot, which gives way to a context: the heartbeat and the end of the operation
 	// meet here. It guards the fields below.
@@ -94,30 +97,16 @@ type Claims struct {
 // maxRounds bounds how often a verb starts over because somebody else wrote between two of its calls.
 const maxRounds = 64
 
-// A lostClaim is a claim of which it is not known whether it stands.
-type lostClaim struct {
-	nonce  Rev
-	sent   Entry  // what was to be written
-	before *Entry // what it was to replace; nil for a fresh claim
-	err    error
-}
-
-func (l *lostClaim) Error() string { return fmt.Sprintf("claim: %v: %v", ErrStore, l.err) }
-func (l *lostClaim) Unwrap() []error {
-	return []error{ErrStore, l.err}
-}
-
 // Claim claims r.Key, or says what stands in the way. A fresh claim, a replay and a refusal are one store
 // call, a takeover is two. An error of the store leaves open whether the claim stands: take it back.
 func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 	id, nonce := r.Key.ID(), NewRev()
 	r.sealed = c.seal.current().seal(r.Fingerprint)
-	sent, before := c.claimed(id, &r, nonce, nil, &record{}, time.Time{}), Reply{}
+	sent, before := c.claimed(id, &r, nonce, Won, nil, &record{}, time.Time{}), Reply{}
 	rep, err := c.again(ctx, func(ctx context.Context) (Reply, error) { return c.store.Create(ctx, sent) })
 	st := step{verdict: Won}
 	for round := 0; err == nil && !rep.OK; round++ {
-		meant := st.verdict
-		if st, err = c.judge(id, &rep, &r, nonce); err != nil {
+		if st, err = c.judge(id, &rep, &r, nonce, st.verdict); err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
 		if !st.write {
@@ -128,9 +117,7 @@ func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		}
 		sent, sent.Rev = st.next, NewRev()
 		over := rep
-		if st.own { // what it replaced is still what it replaced first
-			st.verdict = meant
-		} else {
+		if !st.own { // else what it replaced is still what it replaced first
 			before = rep
 		}
 		rep, err = c.again(ctx, func(ctx context.Context) (Reply, error) { return c.write(ctx, &over, sent) })
@@ -143,15 +130,9 @@ func (c *Claims) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 			return nil, fmt.Errorf("claim: %w", err)
 		}
 	}
-	return newClaim(r.Key, st.verdict, &rep, &st.rec), nil
-}
-
-func lost(nonce Rev, sent Entry, before Reply, err error) *lostClaim {
-	l := &lostClaim{nonce: nonce, sent: sent, err: err}
-	if before.Found {
-		l.before = &before.Entry
-	}
-	return l
+	cl := newClaim(r.Key, st.verdict, &rep, &st.rec)
+	cl.twoStep = r.Policy.TwoStep
+	return cl, nil
 }
 
 // met is what r meets in an entry that was read already: nil if a claim would have to write.
@@ -160,7 +141,7 @@ func (c *Claims) met(r ClaimRequest, rep *Reply) (*Claim, error) {
 		return nil, nil
 	}
 	r.sealed = c.seal.current().seal(r.Fingerprint)
-	st, err := c.judge(rep.Entry.ID, rep, &r, Rev{})
+	st, err := c.judge(rep.Entry.ID, rep, &r, Rev{}, 0)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
@@ -193,6 +174,9 @@ func newClaim(key Key, v Verdict, rep *Reply, rec *record) *Claim {
 	if v.owns() {
 		c.turn = make(chan struct{}, 1)
 	}
+	if v == Recovering {
+		c.heard = time.Now().Add(time.UnixMicro(rec.heard).Sub(rep.Now))
+	}
 	return c
 }
 
@@ -205,9 +189,9 @@ type step struct {
 	rec     record // of what stands, where it is not written over
 }
 
-// wrote takes in that sent was written. What was just sent is known; it is not read again.
+// wrote takes in that sent was written. What was just sent is known; it is not read again but by who recovers.
 func (st *step) wrote(nonce Rev, rep *Reply, sent Entry) (err error) {
-	if !st.verdict.owns() || rep.Entry.Rev != sent.Rev {
+	if !st.verdict.owns() || st.verdict == Recovering || rep.Entry.Rev != sent.Rev {
 		st.rec, err = rep.Entry.record()
 		return err
 	}
@@ -217,10 +201,11 @@ func (st *step) wrote(nonce Rev, rep *Reply, sent Entry) (err error) {
 	return nil
 }
 
-// judge asks the table what stands in the way of r. It writes nothing. nonce is that of the claim being made.
-func (c *Claims) judge(id ID, rep *Reply, r *ClaimRequest, nonce Rev) (step, error) {
+// judge asks the table what stands in the way of r. It writes nothing. nonce is that of the
+// claim being made, and meant what it was to be answered when it was sent last.
+func (c *Claims) judge(id ID, rep *Reply, r *ClaimRequest, nonce Rev, meant Verdict) (step, error) {
 	if !rep.Found {
-		return step{verdict: Won, write: true, next: c.claimed(id, r, nonce, nil, &record{}, rep.Now)}, nil
+		return step{verdict: Won, write: true, next: c.claimed(id, r, nonce, Won, nil, &record{}, rep.Now)}, nil
 	}
 	e := &rep.Entry
 	rec, err := e.record()
@@ -228,9 +213,9 @@ func (c *Claims) judge(id ID, rep *Reply, r *ClaimRequest, nonce Rev) (step, err
 		return step{}, err
 	}
 	if rec.nonce == nonce && (e.State == InFlight || e.State == Unknown) {
-		return step{write: true, own: true, next: c.claimed(id, r, nonce, e, &rec, rep.Now)}, nil
+		return step{verdict: meant, write: true, own: true, next: c.claimed(id, r, nonce, meant, e, &rec, rep.Now)}, nil
 	}
-	s := meet(e, rec.policy.OnLeaseEnd, rep.Now)
+	s := meet(e, &rec, rep.Now)
 	if s.compared() {
 		same, err := c.seal.same(e.Fingerprint, rec.keyID, r)
 		if err != nil || !same {
@@ -247,19 +232,23 @@ func (c *Claims) judge(id ID, rep *Reply, r *ClaimRequest, nonce Rev) (step, err
 	case !ed.write:
 		return step{verdict: ed.verdict, rec: rec}, nil
 	case ed.to == Unknown:
-		return step{verdict: ed.verdict, write: true, next: c.ended(*e, rec, Outcome{State: Unknown, Reason: "lease over"})}, nil
+		return step{verdict: ed.verdict, write: true, next: c.declaredOver(*e, rec)}, nil
 	}
-	return step{verdict: ed.verdict, write: true, next: c.claimed(id, r, nonce, e, &rec, rep.Now)}, nil
+	return step{verdict: ed.verdict, write: true, next: c.claimed(id, r, nonce, ed.verdict, e, &rec, rep.Now)}, nil
 }
 
-// claimed is the entry of a new claim. With nothing before it, epoch and start are the stamp that the store gives
+// claimed is the entry of a new claim that is answered v. With nothing before it, epoch and start are the stamp that the store gives
 // it. The nonce names the claim's first write too; another one needs a Rev of its own.
-func (c *Claims) claimed(id ID, r *ClaimRequest, nonce Rev, before *Entry, old *record, now time.Time) Entry {
+func (c *Claims) claimed(id ID, r *ClaimRequest, nonce Rev, v Verdict, before *Entry, old *record, now time.Time) Entry {
 	key := c.seal.current()
 	e := Entry{ID: id, Rev: nonce, State: InFlight, Fingerprint: r.sealed, Scope: displayed(r.Key.Scope), Display: r.Key.display(), Due: r.Policy.Lease}
-	rec := record{policy: r.Policy, keyID: key.id, nonce: nonce, attempts: old.attempts + 1, history: old.history}
+	rec := record{policy: r.Policy, keyID: key.id, nonce: nonce, attempts: old.attempts + 1, history: old.history,
+		acted: v != Won} // whoever owned the key before may have: a claim that takes over is born marked
 	if before != nil {
 		e.Epoch = nextEpoch(before.epoch(), now)
+	}
+	if v == Recovering { // however often it is asked what became of an operation, that is when its own owner was heard of
+		rec.heard = old.heardIn(before)
 	}
 	e.put(rec)
 	return e

@@ -16,8 +16,9 @@
 //	})
 //
 // Where the promise ends, the system says so: when a process died between acting and recording, the outcome
-// is unknown, it is held under its key, and a person or a recovery function decides. docs/guarantees.md
-// says for each mode what is promised and where it ends.
+// is unknown, it is held under its key, and a person or a recovery function decides. An operation that says
+// when it acts ([Act]) narrows that to where it may have. docs/guarantees.md says for each mode what is promised
+// and where it ends.
 //
 // The package imports the standard library only and starts no goroutine by construction: [Executor.Run]
 // runs what has to run beside the operations.

@@ -89,8 +89,8 @@ func (e *Entry) Check() error {
 	return err
 }
 
-// An Act is one deed of an operator, kept in the entry's history.
-type Act struct {
+// A Decision is one deed of an operator, kept in the entry's history.
+type Decision struct {
 	At      time.Time // on the store's clock
 	By, Why string
 	Did     string // "completed", "released" or "forgot"
@@ -103,23 +103,37 @@ type record struct {
 	keyID    keyID // of the key that sealed the fingerprint
 	nonce    Rev   // the owner's; a new one fences it
 	started  int64 // of the claim, store's clock in microseconds; 0 stands for the entry's stamp
-	finished int64 // of the answer, likewise; 0 stands for the entry's stamp
+	heard    int64 // of the operation, last: a sign of its owner's life, or how it ended; 0 stands for the entry's stamp
 	attempts uint64
 	replays  uint64
 	reason   string
+	acted    bool // under a two-step policy: the operation may have acted, here or under a claim that this one took over
 	notKept  bool
 	sealed   bool   // answer is as answerKeys.seal left it
 	answer   []byte // nil: none
-	history  []Act
+	history  []Decision
 }
 
-// recordVersion is the first byte of a Body. An unknown one is never taken for absent: it fails closed.
+// heardIn is when the operation of e was heard of last. Whoever writes e anew without being its owner carries it along.
+func (r *record) heardIn(e *Entry) int64 {
+	if r.heard == 0 {
+		return e.Stamp.UnixMicro()
+	}
+	return r.heard
+}
+
+// recordVersion is the first byte of a Body. An unknown one is never taken for absent: it fails closed. So does an
+// unknown flag: a release that does not know two-step policies answers such a key with ErrUnreadable, and neither
+// runs, sweeps nor resolves it.
 const recordVersion = 1
 
 const (
 	flagAnswer = 1 << iota
 	flagNotKept
 	flagSealed
+	flagTwoStep
+	flagActed  // only with flagTwoStep
+	flagsKnown = 1<<iota - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -178,6 +192,12 @@ func (r record) append(b []byte) []byte {
 	if r.sealed && r.answer != nil {
 		flags |= flagSealed
 	}
+	if r.policy.TwoStep {
+		flags |= flagTwoStep
+	}
+	if r.policy.TwoStep && r.acted {
+		flags |= flagActed
+	}
 	b = append(b, flags, byte(r.policy.OnLeaseEnd))
 	for _, d := range [...]time.Duration{r.policy.Lease, r.policy.Retention, r.policy.Remember} {
 		b = binary.AppendVarint(b, d.Microseconds())
@@ -185,7 +205,7 @@ func (r record) append(b []byte) []byte {
 	b = append(b, r.keyID[:]...)
 	b = append(b, r.nonce[:]...)
 	b = binary.AppendVarint(b, r.started)
-	b = binary.AppendVarint(b, r.finished)
+	b = binary.AppendVarint(b, r.heard)
 	b = binary.AppendUvarint(b, r.attempts)
 	b = binary.AppendUvarint(b, r.replays)
 	b = appendText(b, r.reason)
@@ -210,16 +230,16 @@ type decoder struct {
 
 func (d *decoder) record() (r record) {
 	flags, policy := d.byte(), d.byte()
-	d.bad = d.bad || flags&^(flagAnswer|flagNotKept|flagSealed) != 0 || flags&(flagAnswer|flagSealed) == flagSealed
-	r.notKept, r.sealed = flags&flagNotKept != 0, flags&flagSealed != 0
-	r.policy = Policy{OnLeaseEnd: LeaseEnd(policy), Lease: d.duration(), Retention: d.duration(), Remember: d.duration()}
+	d.bad = d.bad || flags&^flagsKnown != 0 || flags&(flagAnswer|flagSealed) == flagSealed || flags&(flagTwoStep|flagActed) == flagActed
+	r.notKept, r.sealed, r.acted = flags&flagNotKept != 0, flags&flagSealed != 0, flags&flagActed != 0
+	r.policy = Policy{OnLeaseEnd: LeaseEnd(policy), TwoStep: flags&flagTwoStep != 0, Lease: d.duration(), Retention: d.duration(), Remember: d.duration()}
 	copy(r.keyID[:], d.take(uint64(len(r.keyID))))
 	copy(r.nonce[:], d.take(uint64(len(r.nonce))))
-	r.started, r.finished = d.varint(), d.varint()
+	r.started, r.heard = d.varint(), d.varint()
 	r.attempts, r.replays = d.uvarint(), d.uvarint()
 	r.reason = d.text()
 	for n := d.uvarint(); n > 0 && !d.bad; n-- {
-		r.history = append(r.history, Act{At: time.UnixMicro(d.varint()), By: d.text(), Why: d.text(), Did: d.text(), From: State(d.byte())})
+		r.history = append(r.history, Decision{At: time.UnixMicro(d.varint()), By: d.text(), Why: d.text(), Did: d.text(), From: State(d.byte())})
 	}
 	if flags&flagAnswer != 0 {
 		r.answer, d.b = d.b[:len(d.b):len(d.b)], nil

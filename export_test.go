@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"time"
 )
 
 // This file opens the core to the tests of package retrysafe_test, which stand outside because they need a store.
@@ -87,3 +88,22 @@ func Sealed(e Entry) bool {
 	rec, _ := e.record()
 	return rec.sealed
 }
+
+// WithPolicy returns e as claimed under another policy.
+func WithPolicy(e Entry, p Policy) Entry {
+	rec, _ := e.record()
+	rec.policy = p
+	e.put(rec)
+	return e
+}
+
+// Unheard returns e without the time at which its operation was heard of last.
+func Unheard(e Entry) Entry {
+	rec, _ := e.record()
+	rec.heard = 0
+	e.put(rec)
+	return e
+}
+
+// HeardIn is when the owner before was heard of last, as a claim that recovers says.
+func HeardIn(c *Claim) time.Time { return c.heard }

@@ -17,8 +17,8 @@ import (
 // TestHistory lets many callers loose on few keys, over a store that loses answers and refuses calls, with
 // owners that die and operators that decide, records what each was told, and has the whole history judged.
 func TestHistory(t *testing.T) {
-	for _, policy := range []retrysafe.LeaseEnd{retrysafe.Hold, retrysafe.Rerun} {
-		t.Run(policy.String(), func(t *testing.T) {
+	for name, policy := range map[string]retrysafe.Policy{"hold": hold, "rerun": rerun, "hold, two-step": twoStep(hold), "rerun, two-step": twoStep(rerun)} {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, policy)
 			var wg sync.WaitGroup
 			for caller := range 48 {
@@ -43,8 +43,9 @@ type world struct {
 	seed   maphash.Seed
 }
 
-func newWorld(t *testing.T, onLeaseEnd retrysafe.LeaseEnd) *world {
-	l := newLab(t, &retrysafe.Options{OnLeaseEnd: onLeaseEnd, RecordWait: 100 * time.Millisecond, Lease: time.Hour})
+func newWorld(t *testing.T, p retrysafe.Policy) *world {
+	l := newLab(t, &retrysafe.Options{RecordWait: 100 * time.Millisecond})
+	p.Lease = time.Hour
 	l.store.hook(func(_ call, do func() (retrysafe.Reply, error)) (retrysafe.Reply, error) {
 		switch rand.IntN(50) {
 		case 0:
@@ -55,7 +56,6 @@ func newWorld(t *testing.T, onLeaseEnd retrysafe.LeaseEnd) *world {
 		}
 		return do()
 	})
-	p := l.Policy()
 	return &world{l, p, history.NewRecorder(), maphash.MakeSeed()}
 }
 
@@ -86,9 +86,12 @@ func (w *world) call(name string, random *rand.Rand) {
 	defer cancel()
 	dice, hangUp := random.IntN(10), random.IntN(10) == 0
 	pending := w.seen.Begin(name, fp)
-	r, err := w.Execute(ctx, retrysafe.Request{Key: keyNamed(name), Fingerprint: retrysafe.Fingerprint{byte(fp)}}, func(ctx context.Context) retrysafe.Outcome {
+	r, err := w.Execute(ctx, retrysafe.Request{Key: keyNamed(name), Fingerprint: retrysafe.Fingerprint{byte(fp)}, Policy: &w.policy}, func(ctx context.Context) retrysafe.Outcome {
 		if hangUp {
 			cancel()
+		}
+		if retrysafe.Act(ctx) != nil {
+			return retrysafe.Outcome{State: retrysafe.Free}
 		}
 		return w.operate(name, retrysafe.EpochOf(ctx), dice)
 	})
@@ -141,7 +144,7 @@ func (w *world) told(r retrysafe.Result, err error) history.Call {
 	return c
 }
 
-// die claims with a short lease, perhaps takes effect, and is never heard of again.
+// die claims with a short lease, perhaps acts and takes effect, and is never heard of again.
 func (w *world) die(name string) {
 	pending := w.seen.Begin(name, 1)
 	p := w.policy
@@ -158,7 +161,7 @@ func (w *world) die(name string) {
 		w.seen.End(pending, w.told(r, nil))
 		return
 	}
-	if rand.IntN(2) == 0 {
+	if rand.IntN(2) == 0 && w.claims.Act(context.Background(), c) == nil && rand.IntN(4) > 0 {
 		w.seen.Effect(name, c.Epoch())
 	}
 	w.seen.End(pending, history.Call{Epoch: c.Epoch()})

@@ -10,15 +10,16 @@ import (
 
 // What owners, operators and the sweeper do to the machine's keys.
 
-// own has an owner extend or settle its claim, in time or late. It settles in one way only, however often it tries,
+// own has an owner extend, act or settle its claim, in time or late. It settles in one way only, however often it tries,
 // but that it may know later what it did not know when it ended without an answer.
 func (m *machine) own() {
 	if len(m.owners) == 0 {
 		return
 	}
 	o := m.owners[len(m.owners)-1-rapid.IntRange(0, min(len(m.owners)-1, 5)).Draw(m.T, "owner")]
-	verb := rapid.SampledFrom([]string{"extend", "complete", "fail", "hold", "release"}).Draw(m.T, "verb")
-	if verb != "extend" && o.verb != "" && !(o.verb == "hold" && o.settled) {
+	verb := rapid.SampledFrom([]string{"extend", "act", "complete", "fail", "hold", "release"}).Draw(m.T, "verb")
+	settles := verb != "extend" && verb != "act"
+	if settles && o.verb != "" && !(o.verb == "hold" && o.settled) {
 		verb = o.verb
 	}
 	k := o.key
@@ -26,13 +27,19 @@ func (m *machine) own() {
 	situation := k.model.situation(now)
 	want := cellsByName[situation][verb]
 	mine := k.model.owner == o.number
-	repeated := verb != "extend" && o.verb == verb // and its first try may stand already
+	repeated := settles && o.verb == verb // and its first try may stand already
 	m.blip("swap", "delete")
 	answer := fmt.Sprint("answer of ", o.number)
 	err := m.write(o, verb, answer)
 	landed, stamp := m.wrote(k, before)
 	m.Logf("%s, %s: owner %d, %s: wrote %v, %v", k.Name, situation, o.number, verb, landed, err)
-	if verb != "extend" && verb != o.verb {
+	if verb == "act" && !o.twoStep {
+		if landed || err != nil {
+			m.Fatalf("%s: act under a policy that is not two-step: wrote %v, %v", situation, landed, err)
+		}
+		return
+	}
+	if settles && verb != o.verb {
 		o.verb, o.settled = verb, false
 	}
 	if landed {
@@ -41,13 +48,14 @@ func (m *machine) own() {
 		}
 		epoch := k.model.epoch
 		k.model.became(want.to, false, stamp, answer, verb == "complete" || verb == "fail")
+		k.model.wrote(verb, stamp)
 		if k.model.state != "" {
 			m.told(k, epoch, false)
 		}
 	}
 	o.held = o.held || mine && k.model.state == "unknown"
 	if errors.Is(err, errBlip) {
-		o.settled = o.settled && verb == "extend"
+		o.settled = o.settled && !settles
 		return
 	}
 	switch {
@@ -58,7 +66,7 @@ func (m *machine) own() {
 		// its earlier try stood, or it had been told so; or, of a release, nothing stood any more
 	case mine && want.allowed && !o.settled:
 		m.Fatalf("%s: %s by its owner did not write: %v", situation, verb, err)
-	case verb == "extend" && (mine && k.model.state == "unknown" || o.held && !errors.Is(err, retrysafe.ErrClaimLost)):
+	case !settles && (mine && k.model.state == "unknown" || o.held && !errors.Is(err, retrysafe.ErrClaimLost)):
 		m.expect(situation, verb, err, retrysafe.ErrUnknownOutcome)
 		m.seen.refused(situation, verb)
 	case verb == "release" && k.model.state == "" && err == nil:
@@ -67,7 +75,7 @@ func (m *machine) own() {
 		m.expect(situation, verb, err, retrysafe.ErrClaimLost)
 		m.seen.refused(situation, verb)
 	}
-	o.settled = o.settled || verb != "extend" && err == nil
+	o.settled = o.settled || settles && err == nil
 }
 
 func (m *machine) write(o *owner, verb, answer string) error {
@@ -77,8 +85,11 @@ func (m *machine) write(o *owner, verb, answer string) error {
 		"hold":     {State: retrysafe.Unknown},
 		"release":  {State: retrysafe.Free},
 	}
-	if verb == "extend" {
+	switch verb {
+	case "extend":
 		return m.claims.Extend(m.ctx, o.Claim)
+	case "act":
+		return m.claims.Act(m.ctx, o.Claim)
 	}
 	return m.claims.Settle(m.ctx, o.Claim, outcome[verb])
 }
@@ -106,6 +117,7 @@ func (m *machine) operate() {
 			m.Fatalf("%s: %s with force %v wrote", situation, verb, force)
 		}
 		k.model.became(want.to, true, stamp, answer, verb == "happened" && answer != "")
+		k.model.acts++
 		e, _ := m.raw(k)
 		m.told(k, epochOf(e), true)
 	}
@@ -163,7 +175,11 @@ func (m *machine) sweep() {
 		case landed && !wants, !landed && wants && err == nil:
 			m.Fatalf("%s: the sweeper wrote %v, want %v", situation, landed, wants)
 		case landed:
-			k.model.became(want.to, false, stamp, "", false)
+			k.model.became(want.to, want.fence, stamp, "", false)
+			if want.fence && k.model.state != "" {
+				e, _ := m.raw(k)
+				m.told(k, epochOf(e), true)
+			}
 			n--
 			m.seen.walked(situation, "sweep")
 		case !want.allowed:

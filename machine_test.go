@@ -63,6 +63,7 @@ type owner struct {
 	key     *playedKey
 	number  int
 	acts    int
+	twoStep bool
 	verb    string // what it settled with, or tried to; it never tries another
 	settled bool   // and was told so
 	held    bool   // it knows that it was declared over, and may say so later without a look
@@ -107,6 +108,7 @@ func play(t *rapid.T, seen coverage) {
 func (m *machine) policy() retrysafe.Policy {
 	return retrysafe.Policy{
 		OnLeaseEnd: rapid.SampledFrom([]retrysafe.LeaseEnd{retrysafe.Hold, retrysafe.Rerun, retrysafe.Recover}).Draw(m.T, "end"),
+		TwoStep:    rapid.Bool().Draw(m.T, "two-step"),
 		Lease:      rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(m.T, "lease"),
 		Retention:  rapid.SampledFrom([]time.Duration{10 * time.Second, time.Hour}).Draw(m.T, "retention"),
 		Remember:   rapid.SampledFrom([]time.Duration{0, time.Minute, 10 * time.Hour}).Draw(m.T, "remember"),
@@ -220,7 +222,7 @@ func (m *machine) claim() {
 	case landed && !want.write:
 		m.Fatalf("%s: a claim answered %s wrote", situation, want.verdict)
 	case landed && want.to == "in_flight":
-		k.model.claimed(number, p, fp, stamp)
+		k.model.claimed(number, want.verdict, p, fp, stamp)
 	case landed:
 		k.model.became(want.to, false, stamp, "", false)
 	}
@@ -235,9 +237,12 @@ func (m *machine) claim() {
 	if want.verdict != "mismatch" {
 		m.told(k, c.Epoch(), want.fence)
 	}
+	if off := retrysafe.HeardIn(c).Sub(stood.heard); c.Verdict == retrysafe.Recovering && off.Abs() > time.Millisecond {
+		m.Fatalf("%s: the owner before is said to be heard of at %v, want %v", k.Name, retrysafe.HeardIn(c), stood.heard)
+	}
 	switch {
 	case c.Owned():
-		m.owners = append(m.owners, &owner{Claim: c, key: k, number: number, acts: k.model.acts})
+		m.owners = append(m.owners, &owner{Claim: c, key: k, number: number, acts: k.model.acts, twoStep: p.TwoStep})
 	case c.Verdict == retrysafe.Replay:
 		m.replayed(k, c, now)
 	}
@@ -331,6 +336,7 @@ func (m *machine) inspect() {
 		}
 		type seen struct {
 			Shown, State, Answer    string
+			Acted                   bool
 			Epoch                   int64
 			Attempts, Replays, Acts int
 			Due, TTL                time.Duration
@@ -340,8 +346,8 @@ func (m *machine) inspect() {
 		if s == "retention_over" {
 			answer = ""
 		}
-		want := seen{shown, k.model.state, answer, k.model.epoch, k.model.attempts, k.model.replays + k.count, k.model.acts, k.model.due, k.model.ttl, k.model.stamp}
-		is := seen{got.State.String(), e.State.String(), string(got.Answer), got.Epoch, got.Attempts, got.Replays, len(got.History), e.Due, e.TTL, e.Stamp}
+		want := seen{shown, k.model.state, answer, k.model.policy.TwoStep && k.model.acted, k.model.epoch, k.model.attempts, k.model.replays + k.count, k.model.acts, k.model.due, k.model.ttl, k.model.stamp}
+		is := seen{got.State.String(), e.State.String(), string(got.Answer), got.Acted, got.Epoch, got.Attempts, got.Replays, len(got.History), e.Due, e.TTL, e.Stamp}
 		if diff := cmp.Diff(want, is); diff != "" {
 			m.Fatalf("%s: what stands differs from the model (-want +got):\n%s", s, diff)
 		}

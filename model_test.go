@@ -51,7 +51,10 @@ type keyModel struct {
 	due, ttl time.Duration
 	policy   retrysafe.Policy
 	fp       retrysafe.Fingerprint
-	owner    int // who may write; 0: nobody
+	owner    int       // who may write; 0: nobody
+	asks     bool      // it asks what became of another's operation
+	acted    bool      // the operation may have, since the key was last free
+	heard    time.Time // the operation's own owner, last
 	epoch    int64
 	answer   string
 	kept     bool // there is an answer
@@ -73,6 +76,8 @@ func (m *keyModel) situation(now time.Time) string {
 		return "free"
 	case m.state == "in_flight" && age < m.due:
 		return "live"
+	case m.state == "in_flight" && m.policy.TwoStep && !m.acted:
+		return "lapsed_unacted"
 	case m.state == "in_flight":
 		return "lapsed_" + end
 	case m.state == "unknown" && end == "recover":
@@ -90,16 +95,21 @@ func (m *keyModel) situation(now time.Time) string {
 // compared tells whether the fingerprint matters.
 func (m *keyModel) compared(now time.Time) bool {
 	s := m.situation(now)
-	return s != "absent" && s != "free" && s != "memory_over"
+	return s != "absent" && s != "free" && s != "memory_over" && s != "lapsed_unacted"
 }
 
 func (m *keyModel) memory() time.Duration {
 	return max(m.policy.Retention+m.policy.Remember, time.Microsecond)
 }
 
-// claimed is the key after a claim that took it.
-func (m *keyModel) claimed(owner int, p retrysafe.Policy, fp retrysafe.Fingerprint, now time.Time) {
-	*m = keyModel{state: "in_flight", stamp: now, due: p.Lease, policy: p, fp: fp, owner: owner, attempts: m.attempts + 1, acts: m.acts}
+// claimed is the key after a claim that took it, and was to be told so by verdict.
+func (m *keyModel) claimed(owner int, verdict string, p retrysafe.Policy, fp retrysafe.Fingerprint, now time.Time) {
+	heard := now
+	if verdict == "recovering" {
+		heard = m.heard
+	}
+	*m = keyModel{state: "in_flight", stamp: now, due: p.Lease, policy: p, fp: fp, owner: owner, attempts: m.attempts + 1, acts: m.acts,
+		asks: verdict == "recovering", acted: verdict != "won", heard: heard}
 }
 
 // became is the key after any other write of the matrix. answer is what completes it.
@@ -113,6 +123,9 @@ func (m *keyModel) became(to string, fence bool, now time.Time, answer string, k
 		if was.acts > 0 && was.state != "" && !was.over(age) {
 			was.state, was.stamp, was.answer, was.kept = "free", now, "", false
 			was.due, was.ttl = was.memory(), was.memory()
+			if fence {
+				was.owner = 0
+			}
 			*m = was
 		}
 		return
@@ -129,11 +142,19 @@ func (m *keyModel) became(to string, fence bool, now time.Time, answer string, k
 		m.due = m.ttl
 	}
 	if fence {
-		m.owner, m.acts = 0, m.acts+1
+		m.owner = 0
 	}
 }
 
 func (m *keyModel) over(age time.Duration) bool { return m.ttl > 0 && age >= m.ttl }
+
+// wrote takes in that the owner wrote something of its own.
+func (m *keyModel) wrote(verb string, now time.Time) {
+	m.acted = m.acted || verb == "act"
+	if !m.asks {
+		m.heard = now
+	}
+}
 
 // rewritten is the key written again with nothing changed but the stamp: its times end when they did.
 func (m *keyModel) rewritten(now time.Time) {

@@ -24,7 +24,8 @@ type Record struct {
 	NotKept  bool
 	Answer   []byte // in clear
 	Policy   Policy
-	History  []Act
+	Acted    bool // under a two-step policy: it may have acted
+	History  []Decision
 
 	Unreadable bool // damaged, or of a newer version: ID, Scope, Key and State are all that is known
 }
@@ -32,7 +33,7 @@ type Record struct {
 // view is e as it is to be understood at now: what is over by the clock is shown as over, swept or not.
 func view(e Entry, rec record, now time.Time) Record {
 	r := Record{ID: e.ID, Scope: e.Scope, Key: e.Display, State: e.State, Epoch: e.epoch(), Attempts: int(rec.attempts), Replays: int(rec.replays),
-		Reason: rec.reason, NotKept: rec.notKept, Answer: rec.answer, Policy: rec.policy, History: rec.history}
+		Reason: rec.reason, NotKept: rec.notKept, Answer: rec.answer, Policy: rec.policy, Acted: rec.acted, History: rec.history}
 	_, full := carried(e, rec)
 	r.Started = time.UnixMicro(full.started)
 	switch {
@@ -41,15 +42,14 @@ func view(e Entry, rec record, now time.Time) Record {
 	case e.Due > 0:
 		r.Expires = e.Stamp.Add(e.Due)
 	}
-	s := meet(&e, rec.policy.OnLeaseEnd, now)
+	s := meet(&e, &rec, now)
 	switch s {
 	case done, failed, past:
-		r.Finished = e.Stamp
-		if rec.finished != 0 {
-			r.Finished = time.UnixMicro(rec.finished)
-		}
+		r.Finished = time.UnixMicro(rec.heardIn(&e))
 	case lapsedHold, lapsedRecover:
 		r.State, r.Reason, r.Expires = Unknown, "lease over", time.Time{}
+	case lapsedUnacted:
+		r.Reason = "lease over before it acted"
 	case over:
 		r.State = Absent
 	}
@@ -187,7 +187,7 @@ func (e *Executor) Resolve(ctx context.Context, id ID, r Resolution) (Record, er
 	if r.Happened {
 		v, did = resolveDone, "completed"
 	}
-	return e.operate(ctx, id, v, "resolve", Act{By: r.By, Why: r.Why, Did: did}, r.Force, func(rec *record) {
+	return e.operate(ctx, id, v, "resolve", Decision{By: r.By, Why: r.Why, Did: did}, r.Force, func(rec *record) {
 		rec.answer, rec.notKept = r.Answer, r.Happened && r.Answer == nil
 	})
 }
@@ -195,12 +195,12 @@ func (e *Executor) Resolve(ctx context.Context, id ID, r Resolution) (Record, er
 // Forget makes a key claimable again, whatever happened, and fences whoever owned it. With force it also
 // frees an entry that cannot be read. Errors: ErrNotFound, ErrInvalid, a [RefusedError].
 func (e *Executor) Forget(ctx context.Context, id ID, by, why string, force bool) (Record, error) {
-	return e.operate(ctx, id, forget, "forget", Act{By: by, Why: why, Did: "forgot"}, force, func(rec *record) {
+	return e.operate(ctx, id, forget, "forget", Decision{By: by, Why: why, Did: "forgot"}, force, func(rec *record) {
 		rec.answer, rec.notKept = nil, false
 	})
 }
 
-func (e *Executor) operate(ctx context.Context, id ID, v verb, name string, a Act, force bool, change func(*record)) (Record, error) {
+func (e *Executor) operate(ctx context.Context, id ID, v verb, name string, a Decision, force bool, change func(*record)) (Record, error) {
 	a.By, a.Why = displayed(strings.TrimSpace(a.By)), displayed(strings.TrimSpace(a.Why))
 	if a.By == "" || a.Why == "" {
 		return Record{}, fmt.Errorf("%s: %w: by and reason are required: they stay in the key's history", name, ErrInvalid)
@@ -231,9 +231,9 @@ func (e *Executor) operate(ctx context.Context, id ID, v verb, name string, a Ac
 }
 
 // operated is the entry after an operator's act, if the table allows it.
-func (ex *Executor) operated(e Entry, now time.Time, v verb, name string, a Act, force bool, change func(*record)) (Entry, error) {
+func (ex *Executor) operated(e Entry, now time.Time, v verb, name string, a Decision, force bool, change func(*record)) (Entry, error) {
 	rec, err := e.record()
-	s := meet(&e, rec.policy.OnLeaseEnd, now)
+	s := meet(&e, &rec, now)
 	if err != nil {
 		if v != forget || !force {
 			return Entry{}, err
@@ -251,7 +251,7 @@ func (ex *Executor) operated(e Entry, now time.Time, v verb, name string, a Act,
 	e, rec = carried(e, rec)
 	change(&rec)
 	rec.history = append(rec.history[max(0, len(rec.history)-maxHistory+1):], a)
-	rec.nonce, rec.reason, rec.finished = NewRev(), "", 0
+	rec.nonce, rec.reason, rec.heard = NewRev(), "", 0
 	e.Epoch, e.State, e.Due, e.TTL = nextEpoch(e.Epoch, now), ed.to, rec.policy.Retention, rec.policy.memory()
 	if ed.to == Free {
 		e.Due = e.TTL

@@ -222,7 +222,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		if err != nil || len(rec.History) != 32 || rec.History[31].By != "ann 99" || rec.History[0].By != "ann 68" {
 			t.Errorf("%d acts from %q on, %v; want the latest 32", len(rec.History), rec.History[0].By, err)
 		}
-		if !slices.IsSortedFunc(rec.History, func(a, b retrysafe.Act) int { return a.At.Compare(b.At) }) {
+		if !slices.IsSortedFunc(rec.History, func(a, b retrysafe.Decision) int { return a.At.Compare(b.At) }) {
 			t.Error("the history is not in order")
 		}
 		if e, _ := l.fetch(t, order); len(e.Body) > 20_000 {

@@ -40,7 +40,8 @@ type Options struct {
 
 // A RecoverFunc asks the world what became of an operation whose owner is gone. Its Outcome settles the
 // claim: Free means that it certainly did not happen and never will, and lets the caller run it. An error, or
-// the zero Outcome, leaves it unknown.
+// the zero Outcome, leaves it unknown. What the owner sent may still be on its way: [QuietOf] says since when it has
+// been silent.
 type RecoverFunc func(ctx context.Context, key Key) (Outcome, error)
 
 // longest bounds every time, so that no sum of two overflows: a century stands for ever.

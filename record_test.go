@@ -3,6 +3,7 @@ package retrysafe
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"hash/crc32"
 	"math"
@@ -18,19 +19,24 @@ import (
 // records is one of each kind, and the ends of every field.
 func records() map[string]record {
 	policy := Policy{OnLeaseEnd: Recover, Lease: 30 * time.Second, Retention: 24 * time.Hour, Remember: 720 * time.Hour}
+	twoStep := policy
+	twoStep.TwoStep = true
 	longest := time.Duration(math.MaxInt64 / 1000 * 1000)
 	return map[string]record{
 		"empty":           {},
 		"claim":           {policy: policy, nonce: Rev{1, 2, 3}, keyID: keyID{4, 5, 6}, attempts: 1},
-		"answer":          {policy: policy, answer: []byte("paid"), started: 1, finished: 2, replays: 300},
+		"answer":          {policy: policy, answer: []byte("paid"), started: 1, heard: 2, replays: 300},
 		"empty answer":    {policy: policy, answer: []byte{}},
 		"sealed answer":   {policy: policy, sealed: true, answer: []byte("key id, nonce, box, tag")},
+		"two-step":        {policy: twoStep, nonce: Rev{1}, attempts: 1},
+		"acted":           {policy: twoStep, acted: true, nonce: Rev{1}, attempts: 1},
+		"acted, answer":   {policy: twoStep, acted: true, answer: []byte("paid")},
 		"answer not kept": {policy: policy, notKept: true},
 		"partly kept":     {policy: policy, notKept: true, answer: []byte("status 200")},
 		"unknown":         {policy: policy, reason: "lease over"},
-		"ends of fields": {policy: Policy{Lease: longest, Retention: longest, Remember: longest}, started: math.MinInt64, finished: math.MaxInt64,
+		"ends of fields": {policy: Policy{Lease: longest, Retention: longest, Remember: longest}, started: math.MinInt64, heard: math.MaxInt64,
 			attempts: math.MaxUint64, replays: math.MaxUint64, reason: strings.Repeat("é", 1000), answer: bytes.Repeat([]byte{0xff}, 1<<14)},
-		"history": {policy: policy, history: []Act{
+		"history": {policy: policy, history: []Decision{
 			{At: time.UnixMicro(1), By: "ann", Why: "asked the bank", Did: "released", From: Unknown},
 			{At: time.UnixMicro(-1), By: "", Why: strings.Repeat("x", 300), Did: "forgot", From: 200},
 		}},
@@ -61,9 +67,39 @@ func TestRecordComesBack(t *testing.T) {
 	}
 }
 
+// TestGoldenRecords: what was written once is read for ever, and written again byte for byte. The first is of the time
+// before two-step policies.
+func TestGoldenRecords(t *testing.T) {
+	policy := Policy{OnLeaseEnd: Recover, Lease: 30 * time.Second, Retention: 24 * time.Hour, Remember: 720 * time.Hour}
+	claim := record{policy: policy, keyID: keyID{4, 5}, nonce: Rev{6, 7}, started: 1 << 50, attempts: 2,
+		history: []Decision{{At: time.UnixMicro(1), By: "ann", Why: "asked", Did: "released", From: Unknown}}}
+	unmarked := record{policy: policy, keyID: keyID{4, 5}, nonce: Rev{6, 7}, started: 1 << 50, attempts: 1}
+	unmarked.policy.TwoStep = true
+	marked := unmarked
+	marked.acted = true
+	for body, want := range map[string]record{
+		"01e88ae4c40002808ece1c8080bbdd83058080eaf3ef96010405000000000000060700000000000000000000000000008080808080808004" +
+			"00020000010203616e6e0561736b65640872656c656173656404": claim,
+		"010b36de440802808ece1c8080bbdd83058080eaf3ef96010405000000000000060700000000000000000000000000008080808080808004" +
+			"0001000000": unmarked,
+		"01c514c0bd1802808ece1c8080bbdd83058080eaf3ef96010405000000000000060700000000000000000000000000008080808080808004" +
+			"0001000000": marked,
+	} {
+		e := Entry{ID: ID{1}, State: InFlight, Epoch: 1 << 50, Fingerprint: Fingerprint{3}, Due: 30 * time.Second}
+		e.Body, _ = hex.DecodeString(body)
+		got, err := e.record()
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(record{})); err != nil || diff != "" {
+			t.Errorf("%s: %v, what is read differs (-want +got):\n%s", body, err, diff)
+		}
+		if e.put(want); hex.EncodeToString(e.Body) != body {
+			t.Errorf("written as %x, want %s", e.Body, body)
+		}
+	}
+}
+
 // TestRecordRefusesEveryChangedBit of the body, and every cut of it.
 func TestRecordRefusesEveryChangedBit(t *testing.T) {
-	for _, name := range []string{"empty", "answer", "history"} {
+	for _, name := range []string{"empty", "answer", "history", "two-step"} {
 		sound := entryOf(records()[name])
 		for i := range 8 * len(sound.Body) {
 			e := sound
@@ -131,7 +167,8 @@ func TestRecordRefusesWhatItWouldNotWrite(t *testing.T) {
 		return append(append(bytes.Clone(plain[:at]), with...), plain[at+1:]...)
 	}
 	tests := map[string][]byte{
-		"an unknown flag":                  replace(0, 1<<3),
+		"an unknown flag":                  replace(0, 1<<5),
+		"a mark without two-step":          replace(0, flagActed),
 		"a seal without an answer":         replace(0, flagSealed),
 		"the highest flag":                 replace(0, 1<<7),
 		"an unknown end of the lease":      replace(1, byte(Recover)+1),

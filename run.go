@@ -40,7 +40,7 @@ const (
 )
 
 // Sweep passes once over all entries that are due: claims whose lease ended become Unknown where their policy
-// holds them, answers whose retention ended become tombstones, what is no longer remembered is dropped. It
+// holds them, and are released where it is two-step and they had not acted; answers whose retention ended become tombstones, what is no longer remembered is dropped. It
 // returns how many entries changed. A store that cannot list is not swept.
 func (e *Executor) Sweep(ctx context.Context) (changed int, err error) {
 	list, ok := e.store.(Inspector)
@@ -118,18 +118,23 @@ func (c *Claims) Sweep(ctx context.Context, e Entry, now time.Time) (changed boo
 	if err != nil {
 		return false, nil
 	}
-	ed := decide(meet(&e, rec.policy.OnLeaseEnd, now), sweep)
+	ed := decide(meet(&e, &rec, now), sweep)
 	if ed == nil || ed.to == e.State {
 		return false, nil
 	}
 	var next Entry
-	switch ed.to {
-	case Unknown:
-		next = c.ended(e, rec, Outcome{State: Unknown, Reason: "lease over"})
-	case Tombstone:
+	drop := ed.to == Absent
+	switch {
+	case ed.to == Unknown:
+		next = c.declaredOver(e, rec)
+	case ed.to == Tombstone:
 		next = buried(e, rec, now)
+	case ed.fence && len(rec.history) > 0: // kept Free, and no longer its owner's
+		before := e
+		before.Epoch, rec.nonce = nextEpoch(e.epoch(), now), NewRev()
+		next, drop = c.ended(before, rec, Outcome{State: Free}), false
 	}
-	rep, err := c.replace(ctx, e, next, ed.to == Absent)
+	rep, err := c.replace(ctx, e, next, drop)
 	return rep.OK, err
 }
 
@@ -197,7 +202,7 @@ func (c *Claims) countReplays(ctx context.Context, id ID, n uint64) error {
 	}
 	e := entries[0]
 	rec, err := e.record()
-	if s := meet(&e, rec.policy.OnLeaseEnd, now); err != nil || s != done && s != failed {
+	if s := meet(&e, &rec, now); err != nil || s != done && s != failed {
 		return nil
 	}
 	rec.replays += n

@@ -46,31 +46,54 @@ func carried(e Entry, rec record) (Entry, record) {
 	return e, rec
 }
 
-// ended is the entry after its owner's operation ended with o, or after its lease did.
+// ended is the entry after its owner's operation ended with o.
 func (c *Claims) ended(e Entry, rec record, o Outcome) Entry {
 	e, rec = carried(e, rec)
 	e.State, e.Due, e.TTL = o.State, rec.policy.Retention, rec.policy.memory()
-	rec.answer, rec.notKept, rec.reason, rec.finished = o.Answer, o.NotKept, displayed(o.Reason), 0
+	rec.answer, rec.notKept, rec.reason = o.Answer, o.NotKept, displayed(o.Reason)
 	switch o.verb() {
 	case hold:
 		e.State, e.Due, e.TTL = Unknown, 0, 0
 		rec.answer, rec.notKept = nil, false
 	case release:
-		e.Due, rec.answer, rec.notKept = e.TTL, nil, false
+		e.Due, rec.heard, rec.answer, rec.notKept = e.TTL, 0, nil, false
+	default:
+		rec.heard = 0
 	}
 	c.answers.seal(&e, &rec)
 	e.put(rec)
 	return e
 }
 
+// declaredOver is the entry after its lease ended: nobody knows.
+func (c *Claims) declaredOver(e Entry, rec record) Entry {
+	rec.heard = rec.heardIn(&e)
+	return c.ended(e, rec, Outcome{State: Unknown, Reason: "lease over"})
+}
+
 // Extend starts the lease anew, also after it ended if nobody wrote meanwhile. ErrUnknownOutcome: it was
 // declared over and is held; the owner may still settle. ErrClaimLost: it may not.
 func (c *Claims) Extend(ctx context.Context, cl *Claim) error {
-	return c.own(ctx, cl, extend, func(e Entry, rec record) Entry {
-		e, rec = carried(e, rec)
-		e.State, e.Due, e.TTL = InFlight, rec.policy.Lease, 0
-		e.put(rec)
-		return e
+	return c.own(ctx, cl, extend, extended)
+}
+
+func extended(e Entry, rec record) Entry {
+	e, rec = carried(e, rec)
+	e.State, e.Due, e.TTL = InFlight, rec.policy.Lease, 0
+	e.put(rec)
+	return e
+}
+
+// Act marks an owned claim of a two-step policy, before its operation acts: from now on nobody takes it for one
+// under which nothing happened. The lease starts anew. It does nothing under another policy. Errors are those of
+// Extend, and after any of them the operation must not act: the mark may stand or not.
+func (c *Claims) Act(ctx context.Context, cl *Claim) error {
+	if cl.Owned() && !cl.twoStep {
+		return nil
+	}
+	return c.own(ctx, cl, act, func(e Entry, rec record) Entry {
+		rec.acted = true
+		return extended(e, rec)
 	})
 }
 
@@ -106,6 +129,9 @@ func (c *Claims) own(ctx context.Context, cl *Claim, v verb, next func(Entry, re
 		if err != nil {
 			return err
 		}
+		if cl.Verdict != Recovering { // whatever an owner writes is a sign of its life; who recovers speaks of another's
+			rec.heard = 0
+		}
 		e := next(cl.entry, rec)
 		rep, err := c.replace(ctx, cl.entry, e, v == release && len(rec.history) == 0)
 		if err != nil {
@@ -126,7 +152,7 @@ func (c *Claims) own(ctx context.Context, cl *Claim, v verb, next func(Entry, re
 // not bring the claim back to life.
 func (c *Claim) may(v verb) error {
 	switch state := c.entry.State; {
-	case state == InFlight, state == Unknown && v != extend:
+	case state == InFlight, state == Unknown && v != extend && v != act:
 		return nil
 	case state == Unknown:
 		return ErrUnknownOutcome
@@ -172,7 +198,7 @@ func (c *Claim) standing(rep Reply, v verb) (settled bool, err error) {
 	if rec.nonce != c.nonce || rep.Entry.epoch() != c.epoch {
 		return false, ErrClaimLost
 	}
-	s := meet(&rep.Entry, rec.policy.OnLeaseEnd, rep.Now)
+	s := meet(&rep.Entry, &rec, rep.Now)
 	switch {
 	case decide(s, v) != nil:
 		c.entry = rep.Entry
@@ -183,6 +209,27 @@ func (c *Claim) standing(rep Reply, v verb) (settled bool, err error) {
 		return true, nil // nobody else settles under this nonce
 	}
 	return false, ErrClaimLost
+}
+
+// A lostClaim is a claim of which it is not known whether it stands.
+type lostClaim struct {
+	nonce  Rev
+	sent   Entry  // what was to be written
+	before *Entry // what it was to replace; nil for a fresh claim
+	err    error
+}
+
+func (l *lostClaim) Error() string { return fmt.Sprintf("claim: %v: %v", ErrStore, l.err) }
+func (l *lostClaim) Unwrap() []error {
+	return []error{ErrStore, l.err}
+}
+
+func lost(nonce Rev, sent Entry, before Reply, err error) *lostClaim {
+	l := &lostClaim{nonce: nonce, sent: sent, err: err}
+	if before.Found {
+		l.before = &before.Entry
+	}
+	return l
 }
 
 // takeBack undoes a claim whose answer never came, so that a blip of the store leaves no unknown outcome for
@@ -212,9 +259,7 @@ func (c *Claims) takeBack(ctx context.Context, l *lostClaim) (certain bool, err 
 
 // rebased is e to be written again at now with nothing changed: what was left of its times is left of them still.
 func rebased(e Entry, rec record, now time.Time) Entry {
-	if rec.finished == 0 && e.State != InFlight {
-		rec.finished = e.Stamp.UnixMicro()
-	}
+	rec.heard = rec.heardIn(&e)
 	age := now.Sub(e.Stamp)
 	if e.Orphan {
 		age = max(age, e.Due)

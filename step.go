@@ -3,7 +3,10 @@ package retrysafe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 type operationKey struct{}
@@ -15,7 +18,8 @@ type operation struct {
 	claims   *Claims
 	claim    *Claim
 	heart    heartbeat
-	returned bool // guarded by the executor's mu
+	acted    atomic.Bool // Act has succeeded
+	returned bool        // guarded by the executor's mu
 
 	settling  sync.Mutex // guards what follows
 	settled   bool       // out and err are final
@@ -61,6 +65,43 @@ func Settle(ctx context.Context, o Outcome) error {
 	return err
 }
 
+// Act says that the operation that ctx belongs to acts from now on. Under a two-step policy ([Policy]) it is called
+// before the first outside effect, and returns nil when that is durable: if the process dies before, nothing can have
+// happened and the next claim runs; if it dies after, the policy decides as ever. The second call is free. Under any
+// other policy Act does nothing.
+//
+// After an error the operation must not act; it may end with [ErrDidNothing]. [ErrClaimLost]: somebody else owns the
+// key or has decided, and ctx ends. [ErrUnknownOutcome]: the lease ended, and the outcome is held as unknown.
+// [ErrStore]: the store did not answer; it may be asked again.
+//
+// What an operation says of its end counts whether it acted or not: an error, a panic or the zero [Outcome] without
+// Act is held as unknown. Only where its process died before it could say anything the mark is asked. An operation
+// that acts without Act may therefore act twice.
+func Act(ctx context.Context) error {
+	op := operationOf(ctx)
+	switch {
+	case op == nil:
+		return ErrNoOperation
+	case !op.claim.twoStep:
+		return nil
+	case op.Err() != nil && context.Cause(op) == ErrClaimLost:
+		return ErrClaimLost
+	case op.acted.Load():
+		return nil
+	}
+	err := op.claims.Act(ctx, op.claim)
+	switch {
+	case err == nil:
+		op.acted.Store(true)
+		return nil
+	case errors.Is(err, ErrClaimLost):
+		op.end(ErrClaimLost)
+	case !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrUnreadable):
+		err = errors.Join(ErrStore, err)
+	}
+	return fmt.Errorf("act: %w", err)
+}
+
 // ErrNoOperation says that a context is not that of a running operation.
 var ErrNoOperation = errors.New("context carries no operation")
 
@@ -71,6 +112,18 @@ func EpochOf(ctx context.Context) int64 {
 		return op.claim.epoch
 	}
 	return 0
+}
+
+// QuietOf returns, inside a [RecoverFunc], how long ago the owner that is gone gave its last sign of life, on the
+// store's clock: when it claimed the key, extended its lease, called [Act], or said that it does not know how its
+// operation ended. Recoveries that were tried since, and restarts, change nothing about it. It may have acted after
+// that sign: it was to give the next within a lease. QuietOf is zero outside of a recovery.
+func QuietOf(ctx context.Context) time.Duration {
+	op := operationOf(ctx)
+	if op == nil || op.claim.Verdict != Recovering {
+		return 0
+	}
+	return max(time.Since(op.claim.heard), 0)
 }
 
 // IDOf returns the ID of the key of the operation that ctx belongs to, for logs. It is false outside of one.
@@ -92,11 +145,15 @@ func Derive(ctx context.Context, name string) (Key, error) {
 }
 
 // Step runs fn at most once within the operation that ctx belongs to and keeps its value under a derived key,
-// so that a re-run of the operation resumes behind it. An error of fn leaves the step unknown unless it wraps
-// [ErrDidNothing], as in [Executor.Do].
+// so that a re-run of the operation resumes behind it. A step is an effect: it calls [Act] for the operation first. An
+// error of fn leaves the step unknown unless it wraps [ErrDidNothing], as in [Executor.Do].
 func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	key, err := Derive(ctx, name)
 	if err != nil {
+		var zero T
+		return zero, err
+	}
+	if err := Act(ctx); err != nil {
 		var zero T
 		return zero, err
 	}

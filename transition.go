@@ -1,12 +1,15 @@
 package retrysafe
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // This file is the transition table: what every act may do to what stands. It is data; the verbs, the model
 // test and docs/protocol.md read it, and nothing else decides a state.
 
-// A LeaseEnd says what becomes of a claim whose lease ran out. It is stored with the claim, and the stored
-// one decides, not the configuration of whoever meets it.
+// A LeaseEnd says what becomes of a claim whose lease ran out, unless its policy is two-step and it had not acted: that
+// one is free. It is stored with the claim, and the stored one decides, not the configuration of whoever meets it.
 type LeaseEnd uint8
 
 // What becomes of a claim whose lease ran out.
@@ -47,6 +50,7 @@ const (
 	free                           // Free
 	over                           // memory has ended; the sweeper has not passed yet
 	live                           // InFlight, lease running
+	lapsedUnacted                  // InFlight, lease over, two-step and not marked: nothing can have happened
 	lapsedHold                     // InFlight, lease over, by policy
 	lapsedRerun                    //
 	lapsedRecover                  //
@@ -58,12 +62,13 @@ const (
 	situations                     // how many
 )
 
-var situationNames = [situations]string{"absent", "Free", "memory over", "InFlight, lease live", "InFlight, lease over, hold",
+var situationNames = [situations]string{"absent", "Free", "memory over", "InFlight, lease live",
+	"InFlight, lease over, two-step and had not acted", "InFlight, lease over, hold",
 	"InFlight, lease over, rerun", "InFlight, lease over, recover", "Unknown without answer, hold or rerun", "Unknown without answer, recover",
 	"Completed", "Unknown with answer", "Tombstone, or retention over"}
 
-// meet returns the situation of an entry at now, on the store's clock.
-func meet(e *Entry, policy LeaseEnd, now time.Time) situation {
+// meet returns the situation of an entry with its record at now, on the store's clock.
+func meet(e *Entry, rec *record, now time.Time) situation {
 	age := now.Sub(e.Stamp)
 	if e.TTL > 0 && age >= e.TTL {
 		return over
@@ -75,9 +80,12 @@ func meet(e *Entry, policy LeaseEnd, now time.Time) situation {
 		if age < e.Due && !e.Orphan {
 			return live
 		}
-		return lapsedHold + situation(min(policy, Recover))
-	case Unknown:
-		if policy == Recover {
+		if rec.policy.TwoStep && !rec.acted {
+			return lapsedUnacted
+		}
+		return lapsedHold + situation(min(rec.policy.OnLeaseEnd, Recover))
+	case Unknown: // whether it was marked or not: its owner said so, or somebody who had seen the mark
+		if rec.policy.OnLeaseEnd == Recover {
 			return heldRecover
 		}
 		return held
@@ -99,6 +107,7 @@ type verb uint8
 const (
 	claim         verb = iota
 	extend             // owner: the lease starts anew
+	act                // owner: it acts from now on
 	complete           // owner: done, answer kept or marked not kept
 	fail               // owner: answered with a failure after which nobody knows
 	hold               // owner: no answer, may have happened
@@ -110,7 +119,7 @@ const (
 	verbs              // how many
 )
 
-var verbNames = [verbs]string{"claim", "owner extends", "owner completes", "owner completes with a failure", "owner ends without an answer",
+var verbNames = [verbs]string{"claim", "owner extends", "owner acts", "owner completes", "owner completes with a failure", "owner ends without an answer",
 	"owner releases", "sweep", "operator resolves: happened", "operator resolves: did not happen", "operator forgets"}
 
 // An edge is a row of the table.
@@ -125,10 +134,10 @@ type edge struct {
 }
 
 var (
-	claimable = []situation{none, free, over}
-	lapsed    = []situation{lapsedHold, lapsedRerun, lapsedRecover}
-	unsettled = []situation{lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover}
-	owners    = []situation{live, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover} // while the nonce is the owner's
+	claimable = []situation{none, free, over, lapsedUnacted}
+	lapsed    = []situation{lapsedUnacted, lapsedHold, lapsedRerun, lapsedRecover}
+	unsettled = []situation{lapsedUnacted, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover}
+	owners    = []situation{live, lapsedUnacted, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover} // while the nonce is the owner's
 )
 
 var table = []edge{
@@ -143,12 +152,15 @@ var table = []edge{
 
 	{from: []situation{live}, verb: extend, write: true, to: InFlight},
 	{from: lapsed, verb: extend, write: true, to: InFlight},
+	{from: []situation{live}, verb: act, write: true, to: InFlight},
+	{from: lapsed, verb: act, write: true, to: InFlight},
 	{from: owners, verb: complete, write: true, to: Completed},
 	{from: owners, verb: fail, write: true, to: UnknownAnswered},
 	{from: owners, verb: hold, write: true, to: Unknown},
 	{from: owners, verb: release, write: true, to: Absent},
 
 	{from: []situation{over}, verb: sweep, write: true, to: Absent},
+	{from: []situation{lapsedUnacted}, verb: sweep, write: true, to: Absent, fence: true},
 	{from: []situation{lapsedHold}, verb: sweep, write: true, to: Unknown},
 	{from: []situation{past}, verb: sweep, write: true, to: Tombstone},
 
@@ -179,7 +191,7 @@ func decide(s situation, v verb) *edge { return edges[s][v] }
 
 // compared tells whether the fingerprint of a claim must equal that of what stands. A mismatch changes
 // nothing and wins over every other verdict.
-func (s situation) compared() bool { return s != none && s != free && s != over }
+func (s situation) compared() bool { return !slices.Contains(claimable, s) }
 
 // nextEpoch is strictly greater than any epoch before, also where a release or the sweeper dropped the entry:
 // the store's clock has moved on since.

@@ -16,24 +16,25 @@ import (
 // Matrix is what every verb does to everything that may stand. A cell is the verdict of a claim, then > and the state
 // that comes of it; ! is a new epoch, by which whoever owned the key is fenced; * is only with force; - is forbidden.
 const Matrix = `
-	                claim                   extend     complete    fail               hold      release  sweep       happened      did_not_happen forget
-	absent          won>in_flight!          -          -           -                  -         -        -           -             -              -
-	free            won>in_flight!          -          -           -                  -         -        -           -             -              >free!
-	memory_over     won>in_flight!          -          -           -                  -         -        >absent     -             -              -
-	live            busy                    >in_flight >completed  >unknown_answered  >unknown  >absent  -           >completed!*  >free!*        >free!*
-	lapsed_hold     outcome_unknown>unknown >in_flight >completed  >unknown_answered  >unknown  >absent  >unknown    >completed!   >free!         >free!
-	lapsed_rerun    took_over>in_flight!    >in_flight >completed  >unknown_answered  >unknown  >absent  -           >completed!   >free!         >free!
-	lapsed_recover  recovering>in_flight!   >in_flight >completed  >unknown_answered  >unknown  >absent  -           >completed!   >free!         >free!
-	held            outcome_unknown         -          >completed  >unknown_answered  >unknown  >absent  -           >completed!   >free!         >free!
-	held_recover    recovering>in_flight!   -          >completed  >unknown_answered  >unknown  >absent  -           >completed!   >free!         >free!
-	completed       replay                  -          -           -                  -         -        -           >completed!*  >free!*        >free!*
-	failed          replay                  -          -           -                  -         -        -           >completed!   >free!         >free!
-	retention_over  expired                 -          -           -                  -         -        >expired    -             -              >free!`
+	                claim                   extend     act        complete    fail               hold      release  sweep       happened      did_not_happen forget
+	absent          won>in_flight!          -          -          -           -                  -         -        -           -             -              -
+	free            won>in_flight!          -          -          -           -                  -         -        -           -             -              >free!
+	memory_over     won>in_flight!          -          -          -           -                  -         -        >absent     -             -              -
+	live            busy                    >in_flight >in_flight >completed  >unknown_answered  >unknown  >absent  -           >completed!*  >free!*        >free!*
+	lapsed_unacted  won>in_flight!          >in_flight >in_flight >completed  >unknown_answered  >unknown  >absent  >absent!    >completed!   >free!         >free!
+	lapsed_hold     outcome_unknown>unknown >in_flight >in_flight >completed  >unknown_answered  >unknown  >absent  >unknown    >completed!   >free!         >free!
+	lapsed_rerun    took_over>in_flight!    >in_flight >in_flight >completed  >unknown_answered  >unknown  >absent  -           >completed!   >free!         >free!
+	lapsed_recover  recovering>in_flight!   >in_flight >in_flight >completed  >unknown_answered  >unknown  >absent  -           >completed!   >free!         >free!
+	held            outcome_unknown         -          -          >completed  >unknown_answered  >unknown  >absent  -           >completed!   >free!         >free!
+	held_recover    recovering>in_flight!   -          -          >completed  >unknown_answered  >unknown  >absent  -           >completed!   >free!         >free!
+	completed       replay                  -          -          -           -                  -         -        -           >completed!*  >free!*        >free!*
+	failed          replay                  -          -          -           -                  -         -        -           >completed!   >free!         >free!
+	retention_over  expired                 -          -          -           -                  -         -        >expired    -             -              >free!`
 
 // matrixColumns and matrixRows are the order of the matrix.
 var (
-	matrixColumns = []verb{claim, extend, complete, fail, hold, release, sweep, resolveDone, resolveUndone, forget}
-	matrixRows    = []situation{none, free, over, live, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover, done, failed, past}
+	matrixColumns = []verb{claim, extend, act, complete, fail, hold, release, sweep, resolveDone, resolveUndone, forget}
+	matrixRows    = []situation{none, free, over, live, lapsedUnacted, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover, done, failed, past}
 )
 
 // cells is the matrix by situation and verb.
@@ -138,14 +139,15 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// TestWhoFences: a claim that takes the key, and an operator's decision. Never the owner, never the end of a lease:
-// a late owner may still complete.
+// TestWhoFences: a claim that takes the key, an operator's decision, and the sweeper where it releases what had not
+// acted. Never the owner, never the end of a lease by itself: a late owner may still complete.
 func TestWhoFences(t *testing.T) {
 	for _, e := range table {
 		takes := e.verb == claim && e.write && e.to == InFlight
 		decides := e.verb == resolveDone || e.verb == resolveUndone || e.verb == forget
-		if e.fence != (takes || decides) {
-			t.Errorf("%s to %v: fences %v, want %v", verbNames[e.verb], e.to, e.fence, takes || decides)
+		frees := e.verb == sweep && slices.Contains(e.from, lapsedUnacted)
+		if want := takes || decides || frees; e.fence != want {
+			t.Errorf("%s to %v: fences %v, want %v", verbNames[e.verb], e.to, e.fence, want)
 		}
 	}
 }
@@ -165,7 +167,7 @@ func TestWhatNeedsForce(t *testing.T) {
 // TestComparedWhereSomethingIsBound: whatever remembers an operation remembers which.
 func TestComparedWhereSomethingIsBound(t *testing.T) {
 	for s := range situations {
-		if want := !slices.Contains([]situation{none, free, over}, s); s.compared() != want {
+		if want := !slices.Contains([]situation{none, free, over, lapsedUnacted}, s); s.compared() != want {
 			t.Errorf("%s: fingerprint compared %v, want %v", situationNames[s], s.compared(), want)
 		}
 	}
@@ -191,7 +193,7 @@ func TestMeet(t *testing.T) {
 	stamp := time.UnixMicro(1 << 50)
 	for _, tt := range tests {
 		e := Entry{State: tt.state, Stamp: stamp, Due: due, TTL: ttl}
-		if got := meet(&e, tt.policy, stamp.Add(tt.age)); got != tt.want {
+		if got := meet(&e, &record{policy: Policy{OnLeaseEnd: tt.policy}}, stamp.Add(tt.age)); got != tt.want {
 			t.Errorf("%v, %v, at age %v: %s, want %s", tt.state, tt.policy, tt.age, situationNames[got], situationNames[tt.want])
 		}
 	}
@@ -201,8 +203,40 @@ func TestMeet(t *testing.T) {
 		if policy == Recover {
 			want = heldRecover
 		}
-		if got := meet(&e, policy, stamp.Add(200*365*24*time.Hour)); got != want {
-			t.Errorf("unknown, %v: %s, want %s", policy, situationNames[got], situationNames[want])
+		for _, rec := range []record{{}, {acted: true}, {policy: Policy{TwoStep: true}}, {policy: Policy{TwoStep: true}, acted: true}} {
+			rec.policy.OnLeaseEnd = policy
+			if got := meet(&e, &rec, stamp.Add(200*365*24*time.Hour)); got != want {
+				t.Errorf("unknown, %v, two-step %v, acted %v: %s, want %s", policy, rec.policy.TwoStep, rec.acted, situationNames[got], situationNames[want])
+			}
+		}
+	}
+}
+
+// TestMeetTheMark: it counts once the lease is over, and under a two-step policy alone.
+func TestMeetTheMark(t *testing.T) {
+	byPolicy := []situation{lapsedHold, lapsedRerun, lapsedRecover}
+	for _, policy := range []LeaseEnd{Hold, Rerun, Recover} {
+		tests := []struct {
+			twoStep, acted, orphan bool
+			age                    time.Duration
+			want                   situation
+		}{
+			{true, false, false, time.Hour - 1, live},
+			{true, false, false, time.Hour, lapsedUnacted},
+			{true, false, true, 0, lapsedUnacted},
+			{true, true, false, time.Hour - 1, live},
+			{true, true, false, time.Hour, byPolicy[policy]},
+			{true, true, true, 0, byPolicy[policy]},
+			{false, false, false, time.Hour, byPolicy[policy]},
+			{false, false, true, 0, byPolicy[policy]},
+		}
+		for _, tt := range tests {
+			stamp := time.UnixMicro(1 << 50)
+			e := Entry{State: InFlight, Stamp: stamp, Due: time.Hour, Orphan: tt.orphan}
+			rec := record{policy: Policy{OnLeaseEnd: policy, TwoStep: tt.twoStep}, acted: tt.acted}
+			if got := meet(&e, &rec, stamp.Add(tt.age)); got != tt.want {
+				t.Errorf("%v, %+v: %s, want %s", policy, tt, situationNames[got], situationNames[tt.want])
+			}
 		}
 	}
 }
@@ -260,7 +294,7 @@ func rendered() string {
 		if e.write {
 			becomes = "`" + e.to.String() + "`"
 		}
-		if e.verb == release {
+		if e.verb == release || e.verb == sweep && e.fence {
 			becomes += ", or `free` where it has a history"
 		}
 		if e.fence {

@@ -32,6 +32,7 @@ type Detail struct {
 	Summary
 	History []Act   `json:"history"` // oldest first
 	Policy  *Policy `json:"policy"`  // null if unreadable
+	Acted   *bool   `json:"acted"`   // whether it may have acted; null unless the policy is two-step
 	Answer  *Answer `json:"answer"`  // null if none is kept
 }
 
@@ -47,6 +48,7 @@ type Act struct {
 // A Policy is what the claim was made under.
 type Policy struct {
 	OnLeaseEnd string  `json:"on_lease_end"` // hold, rerun or recover
+	TwoStep    bool    `json:"two_step"`
 	Lease      float64 `json:"lease_seconds"`
 	Retention  float64 `json:"retention_seconds"`
 	Remember   float64 `json:"remember_seconds"`
@@ -90,8 +92,11 @@ func detailOf(r retrysafe.Record, values bool) Detail {
 	for _, a := range r.History {
 		d.History = append(d.History, Act{At: Time{a.At}, By: a.By, Reason: a.Why, Did: a.Did, From: a.From.String()})
 	}
-	d.Policy = &Policy{OnLeaseEnd: r.Policy.OnLeaseEnd.String(), Lease: r.Policy.Lease.Seconds(),
+	d.Policy = &Policy{OnLeaseEnd: r.Policy.OnLeaseEnd.String(), TwoStep: r.Policy.TwoStep, Lease: r.Policy.Lease.Seconds(),
 		Retention: r.Policy.Retention.Seconds(), Remember: r.Policy.Remember.Seconds()}
+	if r.Policy.TwoStep {
+		d.Acted = &r.Acted
+	}
 	if r.Answer != nil {
 		d.Answer = answerOf(r.Answer, values)
 	}

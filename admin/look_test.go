@@ -28,7 +28,7 @@ func TestDetail(t *testing.T) {
 		const want = `{"id":"%s","scope":"tenant-7","key":"order-1001","state":"completed",` +
 			`"started":"2000-01-01T00:00:01.000005Z","finished":"2000-01-01T00:00:01.000006Z","expires":"2000-01-02T00:00:01.000006Z",` +
 			`"replays":0,"attempts":1,"epoch":946684801000005,"reason":"","not_kept":false,"history":[],` +
-			`"policy":{"on_lease_end":"hold","lease_seconds":30,"retention_seconds":86400,"remember_seconds":2592000},` +
+			`"policy":{"on_lease_end":"hold","two_step":false,"lease_seconds":30,"retention_seconds":86400,"remember_seconds":2592000},"acted":null,` +
 			`"answer":{"status":201,"header_names":["Content-Type","Location"],"body_bytes":8%s}}`
 		for _, tt := range []struct{ name, query, values string }{
 			{"not asked for the answer", "", ""},
@@ -39,6 +39,34 @@ func TestDetail(t *testing.T) {
 				t.Errorf("%s: -want +got\n%s", tt.name, diff)
 			}
 		}
+	})
+}
+
+// TestDetailOfTwoSteps: an operator sees whether an operation may have acted, while it runs and when it has died.
+func TestDetailOfTwoSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, nil)
+		p := l.executor.Policy()
+		p.TwoStep = true
+		shows := func(want string) {
+			t.Helper()
+			got := l.get(t, path(order))
+			if !strings.Contains(got, `"two_step":true,`) || !strings.Contains(got, want) {
+				t.Errorf("got %s, want it two-step, with %s", got, want)
+			}
+		}
+		_, err := l.executor.Execute(t.Context(), retrysafe.Request{Key: order, Fingerprint: payload, Policy: &p}, func(ctx context.Context) retrysafe.Outcome {
+			shows(`"acted":false`)
+			if err := retrysafe.Act(ctx); err != nil {
+				t.Errorf("Act: %v", err)
+			}
+			shows(`"acted":true`)
+			return retrysafe.Outcome{}
+		})
+		if err != nil {
+			t.Fatalf("Execute: %v", err)
+		}
+		shows(`"acted":true`)
 	})
 }
 
@@ -236,7 +264,7 @@ func TestUnreadable(t *testing.T) {
 		if diff := cmp.Diff(`{"keys":[`+summary+`}],"next":""}`, l.get(t, "/api/keys?state=completed")); diff != "" {
 			t.Errorf("list: -want +got\n%s", diff)
 		}
-		if diff := cmp.Diff(summary+`,"history":[],"policy":null,"answer":null}`, l.get(t, path(order))); diff != "" {
+		if diff := cmp.Diff(summary+`,"history":[],"policy":null,"acted":null,"answer":null}`, l.get(t, path(order))); diff != "" {
 			t.Errorf("detail: -want +got\n%s", diff)
 		}
 		wantRefused(t, l.post(t, path(order, "resolve"), signed(`,"action":"complete","force":true`)), http.StatusConflict, "entry-unreadable", "forget", "force")

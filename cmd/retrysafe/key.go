@@ -286,6 +286,9 @@ func printDetail(out io.Writer, d admin.Detail) error {
 	if d.Policy != nil {
 		row("on lease end", d.Policy.OnLeaseEnd)
 	}
+	if d.Acted != nil {
+		row("acted", *d.Acted)
+	}
 	if a := d.Answer; a != nil {
 		row("answer", fmt.Sprintf("status %d, %d bytes, headers %s", a.Status, a.BodyBytes, strings.Join(a.HeaderNames, ", ")))
 		for _, name := range slices.Sorted(maps.Keys(a.Headers)) {

@@ -169,6 +169,18 @@ func TestForce(t *testing.T) {
 	l.key(t, "show", "--key", "zq-key-1").wantOut(t, `bob forgot it \(was completed\): it was a test$`)
 }
 
+func TestShowsWhetherItActed(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	for want, acted := range map[string]*bool{"acted true": &yes, "acted false": &no, "": nil} {
+		var out strings.Builder
+		err := printDetail(&out, admin.Detail{Policy: &admin.Policy{OnLeaseEnd: "hold"}, Acted: acted})
+		if told := strings.Join(strings.Fields(out.String()), " "); err != nil || !strings.Contains(told, want) || strings.Contains(out.String(), "acted") != (acted != nil) {
+			t.Errorf("key show: %v\n%s\nwant it to say %q", err, out.String(), want)
+		}
+	}
+}
+
 func TestShow(t *testing.T) {
 	t.Parallel()
 	api := startPayments(t)

@@ -18,6 +18,7 @@ type world struct {
 	keep  int64
 	know  int64
 	names bool // callers know their nonces
+	two   bool // in two steps: who acts says so before
 	epoch int64
 }
 
@@ -34,6 +35,7 @@ type place struct {
 	nonce  uint64
 	answer uint64
 	since  int64 // of the claim, an extension, or the answer
+	acted  bool  // may have, under this claim or one that it took over
 }
 
 // randomWorld draws rules and a load, and lets it run until nothing is left to do.
@@ -47,6 +49,7 @@ func randomWorld(r *rand.Rand) History {
 		Policy: Policy(w.IntN(2)), Lease: time.Duration(w.lease), Retention: time.Duration(w.keep), Memory: time.Duration(w.know),
 		Ledger: w.IntN(3) > 0, Audit: w.IntN(3) == 0,
 	}
+	w.two = !w.h.Rules.Audit && w.one(2) // to the judges such a claim was released by an owner nobody heard of; a trail says who did
 	w.lease += int64(w.IntN(5))
 	w.load()
 	for len(w.queue) > 0 {
@@ -87,11 +90,16 @@ func (w *world) load() {
 }
 
 func (w *world) sweep(key string) {
-	if p := w.keys[key]; w.h.Rules.Policy == Hold && p.stored == InFlight && w.now >= p.since+w.lease {
+	p := w.keys[key]
+	lapsed := p.stored == InFlight && w.now >= p.since+w.lease
+	switch {
+	case lapsed && w.two && !p.acted:
+		w.put(key, p.epoch, w.Uint64()|1, Free)
+		return
+	case lapsed && w.h.Rules.Policy == Hold:
 		w.put(key, p.epoch, p.nonce, Unknown)
 		return
 	}
-	p := w.keys[key]
 	s := w.state(p)
 	if (s == Tombstone || s == Free) && answered(p.stored) && w.one(2) {
 		w.h.Trail = append(w.h.Trail, Transition{key, p.epoch, p.nonce, p.stored, Tombstone})
@@ -163,7 +171,12 @@ func (w *world) judge(i int) {
 	takes := lapsed && w.h.Rules.Policy == Rerun
 	c.Epoch = p.epoch
 	switch {
-	case state == Free || takes && p.print == w.h.Calls[i].Fingerprint:
+	case state == Free || lapsed && w.two && !p.acted:
+		p.acted = false
+		w.run(i)
+		return
+	case takes && p.print == w.h.Calls[i].Fingerprint:
+		p.acted = true
 		w.run(i)
 		return
 	case p.print != w.h.Calls[i].Fingerprint:
@@ -240,6 +253,9 @@ func (w *world) extend(r *run) {
 }
 
 func (w *world) takeEffect(r *run) {
+	if w.two && !w.mark(r) {
+		return
+	}
 	act := func() { w.h.Effects = append(w.h.Effects, Effect{r.key, r.epoch, w.now}) }
 	switch {
 	case r.outcome == Completed || w.one(2):
@@ -254,6 +270,20 @@ func (w *world) takeEffect(r *run) {
 	if r.outcome != InFlight {
 		w.after(12, func() { w.settle(r) })
 	}
+}
+
+// mark has r say that it acts, if its claim still stands; else its caller knows nothing, and nothing happens.
+func (w *world) mark(r *run) bool {
+	p := w.keys[r.key]
+	if p.nonce == r.nonce && p.stored == InFlight {
+		p.acted = true
+		return true
+	}
+	if !r.deaf {
+		w.lose(r)
+		r.deaf = true
+	}
+	return false
 }
 
 // settle records the outcome, if the claim still stands.

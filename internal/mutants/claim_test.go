@@ -128,8 +128,8 @@ var claimMutants = []mutant{
 	{
 		fault: "the policy of whoever meets a claim decides, not the claim's",
 		file:  "claim.go",
-		old:   `meet(e, rec.policy.OnLeaseEnd, rep.Now)`,
-		new:   `meet(e, r.Policy.OnLeaseEnd, rep.Now)`,
+		old:   `meet(e, &rec, rep.Now)`,
+		new:   `meet(e, &record{policy: r.Policy}, rep.Now)`,
 		pkg:   core, test: "TestLeaseEnd/hold, whatever the retry's own policy",
 	},
 	{

@@ -66,8 +66,8 @@ var ownerMutants = []mutant{
 	{
 		fault: "a late owner whose outcome is held may not say how it ended",
 		file:  "transition.go",
-		old:   `{live, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover}`,
-		new:   `{live, lapsedHold, lapsedRerun, lapsedRecover}`,
+		old:   `{live, lapsedUnacted, lapsedHold, lapsedRerun, lapsedRecover, held, heldRecover}`,
+		new:   `{live, lapsedUnacted, lapsedHold, lapsedRerun, lapsedRecover}`,
 		pkg:   core, test: "TestLateOwner/a claim declared it over, then completed",
 	},
 	{
@@ -118,8 +118,8 @@ var ownerMutants = []mutant{
 	{
 		fault: "an operator's decision leaves the nonce to the owner",
 		file:  "operate.go",
-		old:   `rec.nonce, rec.reason, rec.finished = NewRev(), "", 0`,
-		new:   `rec.reason, rec.finished = "", 0`,
+		old:   `rec.nonce, rec.reason, rec.heard = NewRev(), "", 0`,
+		new:   `rec.reason, rec.heard = "", 0`,
 		pkg:   core, test: "TestOperatorsActs/unknown, happened, force false",
 	},
 	{
