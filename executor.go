@@ -308,7 +308,7 @@ func (e *Executor) Met(ctx context.Context, req Request) (r Result, ok bool, err
 // recover asks what became of an operation whose owner is gone. A certain "it did not happen" frees the key
 // and claims it for the caller.
 func (e *Executor) recover(ctx context.Context, claims *Claims, c *Claim, req *Request, policy Policy) (*Claim, error) {
-	r := e.run(ctx, claims, c, false, func(ctx context.Context) Outcome {
+	r := e.run(ctx, claims, c, req.Detached, func(ctx context.Context) Outcome {
 		out, err := req.Recover(ctx, req.Key)
 		if err != nil {
 			e.o.Logger.Error("recovery failed", "id", c.id.String(), "type", fmt.Sprintf("%T", err)) // its text may hold the key

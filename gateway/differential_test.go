@@ -33,7 +33,7 @@ var (
 var guards = []idemhttp.Options{
 	{MaxBody: playBody, MaxResponse: playAnswer},
 	{MaxBody: playBody, MaxResponse: playAnswer, Required: true, Methods: []string{"POST", "PUT", "DELETE"}},
-	{MaxBody: playBody, MaxResponse: playAnswer, Strict: true, ReplayHeaders: []string{"X-Kept"}},
+	{MaxBody: playBody, MaxResponse: playAnswer, Preset: idemhttp.IETFStrict, ReplayHeaders: []string{"X-Kept"}},
 }
 
 // A world is one configuration behind both doors.

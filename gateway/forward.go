@@ -217,13 +217,19 @@ func (g *Gateway) target(in *url.URL) *url.URL {
 
 // rewriteHeader makes h, a copy of r's header, fit to go upstream.
 func (g *Gateway) rewriteHeader(h http.Header, r *http.Request) {
-	key := h[g.keyHeader()]
+	var room [4][]string
+	keys := room[:0]
+	for _, name := range g.keyHeaders {
+		keys = append(keys, h[name])
+	}
 	removeHopByHop(h)
 	h.Del("Expect") // the body is here already
 	forwarded(h, r, fromTrusted(r, g.o.TrustProxy))
 	g.via(h, r)
-	if len(key) > 0 {
-		h[g.keyHeader()] = key // also where the Connection header named it
+	for i, name := range g.keyHeaders {
+		if len(keys[i]) > 0 {
+			h[name] = keys[i] // also where the Connection header named it
+		}
 	}
 	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if lines, ok := h[name]; ok { // net/http looks for these names in these letters
@@ -234,13 +240,6 @@ func (g *Gateway) rewriteHeader(h http.Header, r *http.Request) {
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // else the transport would add its own
 	}
-}
-
-func (g *Gateway) keyHeader() string {
-	if g.o.Guard.Header == "" {
-		return "Idempotency-Key"
-	}
-	return http.CanonicalHeaderKey(g.o.Guard.Header)
 }
 
 // forwarded says who asked, and for what. What a peer that is not trusted says of others is dropped.

@@ -48,12 +48,13 @@ type Options struct {
 
 // A Gateway is the http.Handler in front of one upstream. Use New.
 type Gateway struct {
-	guarded   http.Handler
-	upstream  *url.URL
-	transport *http.Transport
-	plain     *httputil.ReverseProxy // for what is not guarded
-	pseudonym string                 // in the Via header
-	o         Options
+	guarded    http.Handler
+	upstream   *url.URL
+	transport  *http.Transport
+	plain      *httputil.ReverseProxy // for what is not guarded
+	pseudonym  string                 // in the Via header
+	keyHeaders []string               // that may carry a key
+	o          Options
 }
 
 // New returns a Gateway to upstream that keeps keys in e, each in the scope that scope finds.
@@ -72,6 +73,7 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	if err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
 	}
+	g.keyHeaders = guard.KeyHeaders()
 	g.transport = newTransport(&g.o)
 	g.plain = g.reverseProxy()
 	g.guarded = guard.Handler(http.HandlerFunc(g.forward))

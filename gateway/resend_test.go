@@ -166,7 +166,7 @@ func TestKeyOnTheWire(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			up := newUpstream(t, charging)
-			l := newLab(t, up.url(), gateway.Options{Guard: idemhttp.Options{Header: tt.header}})
+			l := newLab(t, up.url(), gateway.Options{Guard: idemhttp.Options{Key: idemhttp.KeySource{Headers: []string{"X-Other", tt.header}}}})
 			wantCreated(t, "first", l.do(request(http.MethodPost, "/", "x", tt.header, tt.field)), false)
 			wantCreated(t, "again", l.do(request(http.MethodPost, "/", "x", tt.header, tt.field)), true)
 			up.wantRequests(t, 1)

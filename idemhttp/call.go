@@ -19,8 +19,10 @@ type call struct {
 	middleware *Middleware
 	next       http.Handler
 	r          *http.Request
-	body       body
+	sent       []byte // the body
+	body       body   // of the run under way
 	w          recorder
+	asked      bool          // resend ran the handler
 	said       atomic.Uint32 // a retrysafe.State: what the handler says of its outcome, against its status
 	why        atomic.Pointer[string]
 	panicked   any
@@ -44,9 +46,43 @@ func (c *call) run(ctx context.Context) (out retrysafe.Outcome) {
 	}()
 	c.Context = ctx
 	r := c.r.WithContext(c)
+	c.body.r.Reset(c.sent)
 	r.Body = &c.body
 	c.next.ServeHTTP(&c.w, r)
 	return c.w.outcome()
+}
+
+// unasked stands for a recovery function where it is only checked whether there is one.
+func unasked(context.Context, retrysafe.Key) (retrysafe.Outcome, error) {
+	return retrysafe.Outcome{}, nil
+}
+
+// resend asks the handler what became of an operation whose owner is gone, by having it run again. That nothing
+// happened this time says nothing of the first: only an answer does.
+func (c *call) resend(ctx context.Context, _ retrysafe.Key) (retrysafe.Outcome, error) {
+	if c.asked {
+		return retrysafe.Outcome{Reason: "it was asked again, and its owner was gone again"}, nil
+	}
+	c.asked = true
+	out := c.run(ctx)
+	if out.State == retrysafe.Free {
+		out = retrysafe.Outcome{Reason: "it was asked again, and did nothing: " + out.Reason}
+	}
+	return out, nil
+}
+
+// resent ends a request that asked the handler again, as far as what the handler did to the answer goes. It tells
+// whether the caller has been answered.
+func (c *call) resent() (answered bool) {
+	if c.w.streaming {
+		if c.panicked != nil || c.w.short() {
+			panic(http.ErrAbortHandler) // the connection is cut: the answer is not whole
+		}
+		return true
+	}
+	clear(c.w.w.Header())
+	maps.Copy(c.w.w.Header(), c.w.outer)
+	return false
 }
 
 // overruled returns the answer that somebody else decided on while the operation ran: every other caller gets

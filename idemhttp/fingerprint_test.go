@@ -149,7 +149,7 @@ func TestHandlerMayChangeItsRequest(t *testing.T) {
 
 // A guard within a guard, each with a header of its own, is two keys of one request.
 func TestGuardsNest(t *testing.T) {
-	inner := newLab(t, setup{guard: idemhttp.Options{Header: "X-Inner"}}, charged)
+	inner := newLab(t, setup{guard: idemhttp.Options{Key: idemhttp.KeySource{Headers: []string{"X-Inner"}}}}, charged)
 	outer := newLab(t, setup{}, inner.ServeHTTP)
 	wantCharged(t, "first", outer.do(post("k", "X-Inner", "i")), false)
 	wantCharged(t, "again, by the outer", outer.do(post("k", "X-Inner", "i")), true)

@@ -23,7 +23,7 @@ func guards(t *testing.T) (lenient, strict http.Handler, e *retrysafe.Executor) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := idemhttp.New(e, idemhttp.SharedScope, &idemhttp.Options{Strict: true})
+	two, err := idemhttp.New(e, idemhttp.SharedScope, &idemhttp.Options{Preset: idemhttp.IETFStrict})
 	if err != nil {
 		t.Fatal(err)
 	}

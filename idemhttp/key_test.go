@@ -81,11 +81,11 @@ func TestKeySyntax(t *testing.T) {
 	for _, tt := range tests {
 		for _, mode := range []struct {
 			name   string
-			strict bool
+			preset idemhttp.Preset
 			want   string
-		}{{"lenient", false, tt.lenient}, {"strict", true, tt.strict}} {
+		}{{"lenient", idemhttp.IETF, tt.lenient}, {"strict", idemhttp.IETFStrict, tt.strict}} {
 			t.Run(tt.name+", "+mode.name, func(t *testing.T) {
-				l := newLab(t, setup{guard: idemhttp.Options{Strict: mode.strict}}, charged)
+				l := newLab(t, setup{guard: idemhttp.Options{Preset: mode.preset}}, charged)
 				got := l.do(post(tt.field))
 				if mode.want != refused {
 					wantCharged(t, "request", got, false)
@@ -200,7 +200,7 @@ func TestUnguardedRequestsTouchNoStore(t *testing.T) {
 		{"PUT with a key", idemhttp.Options{}, request(http.MethodPut, "/", "x", "Idempotency-Key", "k")},
 		{"DELETE with a key", idemhttp.Options{}, request(http.MethodDelete, "/", "", "Idempotency-Key", "k")},
 		{"POST where only PUT is guarded", idemhttp.Options{Methods: []string{"PUT"}}, request(http.MethodPost, "/", "x", "Idempotency-Key", "k")},
-		{"a key under a name that is not configured", idemhttp.Options{Header: "X-Order"}, request(http.MethodPost, "/", "x", "Idempotency-Key", "k")},
+		{"a key under a name that is not configured", idemhttp.Options{Key: idemhttp.KeySource{Headers: []string{"X-Order"}}}, request(http.MethodPost, "/", "x", "Idempotency-Key", "k")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestGuardedByChoice(t *testing.T) {
 		{"PATCH by default", idemhttp.Options{}, func() *http.Request { return request("PATCH", "/", "x", "Idempotency-Key", "k") }},
 		{"PUT", idemhttp.Options{Methods: []string{"PUT"}}, func() *http.Request { return request("PUT", "/", "x", "Idempotency-Key", "k") }},
 		{"DELETE", idemhttp.Options{Methods: []string{"DELETE"}}, func() *http.Request { return request("DELETE", "/", "", "Idempotency-Key", "k") }},
-		{"a header of another name", idemhttp.Options{Header: "x-order-ID"}, func() *http.Request { return request("POST", "/", "x", "X-Order-Id", "k") }},
+		{"a header of another name", idemhttp.Options{Key: idemhttp.KeySource{Headers: []string{"x-order-ID"}}}, func() *http.Request { return request("POST", "/", "x", "X-Order-Id", "k") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, setup{guard: tt.o}, charged)

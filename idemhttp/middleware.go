@@ -23,8 +23,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/internal/problem"
 )
@@ -38,18 +36,28 @@ func SharedScope(*http.Request) (string, error) { return "shared", nil }
 
 // Options are what a Middleware does. Nil, and the zero value of each field, is the default.
 type Options struct {
-	Header      string   // that carries the key. Defaults to Idempotency-Key
-	Required    bool     // a guarded request without a key is refused, with 400. Defaults to passing it on unguarded
-	Strict      bool     // the key must be a quoted string, as the draft says. Defaults to taking bare ones too
-	Methods     []string // guarded. Defaults to POST and PATCH; of the others only PUT and DELETE may be added
-	MaxKey      int      // bytes of a key. Defaults to 255
-	MaxBody     int64    // bytes of a guarded request's body: a larger one is refused with 413. Defaults to 10 MiB
-	MaxBodies   int64    // bytes of all guarded bodies held at once: beyond, 503 and nothing runs. Defaults to 256 MiB, or to MaxBody if that is more
-	MaxResponse int64    // bytes of an answer: a larger one is passed on, and not kept. Defaults to 1 MiB
+	Preset      Preset    // the dialect that the API speaks. Defaults to IETF
+	Key         KeySource // where a request carries its key. Defaults to the Idempotency-Key header
+	Required    bool      // a guarded request without a key is refused, with 400. Defaults to passing it on unguarded
+	Methods     []string  // guarded. Defaults to POST and PATCH; of the others only PUT and DELETE may be added
+	MaxKey      int       // bytes of a key. Defaults to 255
+	MaxBody     int64     // bytes of a guarded request's body: a larger one is refused with 413. Defaults to 10 MiB
+	MaxBodies   int64     // bytes of all guarded bodies held at once: beyond, 503 and nothing runs. Defaults to 256 MiB, or to MaxBody if that is more
+	MaxResponse int64     // bytes of an answer: a larger one is passed on, and not kept. Defaults to 1 MiB
 
 	// Headers of an answer are kept if they are listed here or in DefaultReplayHeaders; never those that
 	// belong to one exchange, like Set-Cookie: New refuses them.
 	ReplayHeaders []string
+
+	// Outcomes say what answers of a status mean, against what the layer thinks of them: Free (nothing happened: it
+	// releases the key), Completed (kept and replayed) or UnknownAnswered (kept, and nobody knows).
+	Outcomes map[int]retrysafe.State
+
+	DropAnswers bool // answers are recorded as done and not kept: for those that must not lie in a store
+
+	// Resend asks the handler itself what became of an operation whose owner is gone: it runs again, with the request
+	// of the next retry. Only for a handler, or an upstream, that honours the same key itself.
+	Resend bool
 
 	Policy  *retrysafe.Policy     // of claims. Defaults to the Executor's
 	Recover retrysafe.RecoverFunc // defaults to the Executor's
@@ -87,7 +95,15 @@ func New(e *retrysafe.Executor, scope ScopeFunc, o *Options) (*Middleware, error
 	if err := m.o.fill(); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
 	}
-	if err := e.Check(m.o.Policy, m.o.Recover); err != nil {
+	if m.o.Resend && m.o.Recover != nil {
+		return nil, errors.New("idemhttp: new: Resend and Recover are two ways to learn what happened: give one")
+	}
+	recover := m.o.Recover
+	if m.o.Resend {
+		recover = unasked
+	}
+	m.o.Policy = m.o.policy(e)
+	if err := e.Check(m.o.Policy, recover); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
 	}
 	m.bodies.give(m.o.MaxBodies)
@@ -102,10 +118,6 @@ func New(e *retrysafe.Executor, scope ScopeFunc, o *Options) (*Middleware, error
 const largest = 1 << 40
 
 func (o *Options) fill() error {
-	if o.Header == "" {
-		o.Header = "Idempotency-Key"
-	}
-	o.Header = http.CanonicalHeaderKey(o.Header)
 	if o.Methods == nil {
 		o.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
@@ -114,9 +126,20 @@ func (o *Options) fill() error {
 			return fmt.Errorf("method %q cannot be guarded: want POST, PATCH, PUT or DELETE", m)
 		}
 	}
-	if !httpguts.ValidHeaderFieldName(o.Header) {
-		return errors.New("Header is no valid name of a header")
+	if o.Preset > Stripe {
+		return errors.New("Preset is not one of IETF, IETFStrict and Stripe")
 	}
+	if o.DocsBase == "" {
+		o.DocsBase = DefaultDocsBase
+	}
+	o.DocsBase = strings.TrimSuffix(o.DocsBase, "/")
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return cmp.Or(o.Key.fill(), o.fillLimits(), o.checkOutcomes())
+}
+
+func (o *Options) fillLimits() error {
 	if o.MaxKey < 0 || o.MaxBody < 0 || o.MaxResponse < 0 || o.Wait < 0 {
 		return errors.New("MaxKey, MaxBody, MaxResponse and Wait must not be negative")
 	}
@@ -133,26 +156,42 @@ func (o *Options) fill() error {
 	if o.BodyTimeout < 0 && o.BodyTimeout != retrysafe.Off {
 		return errors.New("BodyTimeout must not be negative")
 	}
-	if o.DocsBase == "" {
-		o.DocsBase = DefaultDocsBase
-	}
-	o.DocsBase = strings.TrimSuffix(o.DocsBase, "/")
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	return nil
+}
+
+// policy is what is stored with the claims of this guard, nil for the Executor's.
+func (o *Options) policy(e *retrysafe.Executor) *retrysafe.Policy {
+	if o.Preset != Stripe && !o.Resend {
+		return o.Policy
+	}
+	p := e.Policy()
+	if o.Policy != nil {
+		p = *o.Policy
+	} else {
+		p.Remember = o.Preset.remember(p.Remember)
+	}
+	if o.Resend {
+		p.OnLeaseEnd = retrysafe.Recover
+	}
+	return &p
 }
 
 // Handler guards next. Requests of other methods, and those without a key where none is required, pass
 // untouched and touch no store.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lines := r.Header[m.o.Header]
+		guarded, inBody := slices.Contains(m.o.Methods, r.Method), m.o.Key.inBody()
+		var lines []string
+		if !inBody {
+			lines = m.o.Key.lines(r)
+		}
 		switch {
-		case m.miswritten(r.Method) && (len(lines) > 0 || m.o.Required):
+		case !guarded && m.miswritten(r.Method) && (len(lines) > 0 || inBody || m.o.Required):
 			m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: "The method is not written as it should be: methods are case-sensitive."})
-		case !slices.Contains(m.o.Methods, r.Method), len(lines) == 0 && !m.o.Required:
+		case !guarded, len(lines) == 0 && !inBody && !m.o.Required:
 			next.ServeHTTP(w, r)
+		case inBody:
+			m.guardByBody(w, r, next)
 		case len(lines) == 0:
 			m.refuse(w, problem.Answer{Code: problem.KeyMissing})
 		default:
@@ -171,20 +210,12 @@ func (m *Middleware) miswritten(method string) bool {
 // whole before it: what broke off on its way here never holds a key.
 func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Handler, lines []string) {
 	name, why := m.parseKey(lines)
-	if why == "" && r.Header.Get("Upgrade") != "" {
-		why = "An upgrade cannot be made safe to retry: send it without a key."
-	}
-	if why != "" {
+	if why = cmp.Or(why, upgrades(r)); why != "" {
 		m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: why})
 		return
 	}
-	scope, err := m.scope(r)
-	if err != nil || scope == "" {
-		m.refuse(w, problem.Answer{Code: problem.ScopeMissing})
-		return
-	}
-	if r.Header["Early-Data"] != nil { // whatever its value: RFC 8470, 5.1
-		m.refuse(w, problem.Answer{Code: problem.TooEarly})
+	scope, ok := m.admit(w, r)
+	if !ok {
 		return
 	}
 	body, code := m.readBody(w, r)
@@ -193,21 +224,80 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	defer m.bodies.give(int64(len(body)))
-	c := &call{middleware: m, next: next, r: r, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
+	m.execute(w, r, next, retrysafe.Key{Scope: scope, Name: name}, body)
+}
+
+// guardByBody answers a guarded request whose key, if it has one, stands in its body.
+func (m *Middleware) guardByBody(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if why := upgrades(r); why != "" { // a server that does not upgrade reads the body
+		m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: why})
+		return
+	}
+	body, code := m.readBody(w, r)
+	if code != "" {
+		m.refuseBody(w, code)
+		return
+	}
+	defer m.bodies.give(int64(len(body)))
+	name, missing, why := m.keyInBody(r, body)
+	switch {
+	case missing && !m.o.Required:
+		r = r.WithContext(r.Context()) // a copy: the caller of a handler keeps its request
+		r.Body = newBody(body)
+		next.ServeHTTP(w, r)
+	case missing:
+		m.refuse(w, problem.Answer{Code: problem.KeyMissing, Detail: m.o.Key.name() + " is missing: this operation needs it."})
+	case why != "":
+		m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: why})
+	default:
+		if scope, ok := m.admit(w, r); ok {
+			m.execute(w, r, next, retrysafe.Key{Scope: scope, Name: name}, body)
+		}
+	}
+}
+
+// upgrades says why a request that asks for another protocol is refused.
+func upgrades(r *http.Request) (why string) {
+	if r.Header.Get("Upgrade") != "" {
+		return "An upgrade cannot be made safe to retry: send it without a key."
+	}
+	return ""
+}
+
+// admit finds whose request it is, and refuses one that is nobody's, or that may have come twice already.
+func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) (scope string, ok bool) {
+	scope, err := m.scope(r)
+	switch {
+	case err != nil || scope == "":
+		m.refuse(w, problem.Answer{Code: problem.ScopeMissing})
+	case r.Header["Early-Data"] != nil: // whatever its value: RFC 8470, 5.1
+		m.refuse(w, problem.Answer{Code: problem.TooEarly})
+	default:
+		return scope, true
+	}
+	return "", false
+}
+
+// execute claims the key, has the handler run under it, and answers.
+func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.Handler, key retrysafe.Key, body []byte) {
+	c := &call{middleware: m, next: next, r: r, sent: body, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {
 		c.w.outer = h.Clone()
 	}
-	c.body.r.Reset(body)
 	req := retrysafe.Request{
-		Key: retrysafe.Key{Scope: scope, Name: name}, Fingerprint: fingerprint(r, body),
+		Key: key, Fingerprint: fingerprint(r, body),
 		Policy: m.o.Policy, Recover: m.o.Recover, Wait: m.o.Wait, Detached: true,
+	}
+	if m.o.Resend {
+		req.Recover = c.resend
 	}
 	result, err := m.executor.Execute(r.Context(), req, c.run)
 	if errors.Is(result.Err, retrysafe.ErrClaimLost) {
 		result = c.overruled(req, result)
 	}
 	switch {
+	case c.asked && c.resent():
 	case err != nil:
 		m.fail(w, r, err)
 	case result.Verdict == retrysafe.Won || result.Verdict == retrysafe.TookOver:
@@ -228,7 +318,7 @@ func (m *Middleware) refuseBody(w http.ResponseWriter, code problem.Code) {
 }
 
 func (m *Middleware) refuse(w http.ResponseWriter, a problem.Answer) {
-	problem.Write(w, m.o.DocsBase, a)
+	problem.Write(w, m.o.DocsBase, m.o.Preset.shape(a))
 }
 
 // fail answers where nothing ran.

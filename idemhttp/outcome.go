@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/retrysafe/retrysafe"
@@ -38,6 +39,29 @@ func MayHaveActed(ctx context.Context, why string) bool {
 		c.why.Store(&why)
 	}
 	return say(ctx, retrysafe.Unknown)
+}
+
+// checkOutcomes refuses what would run an operation again that succeeded, and what is no outcome of an answer.
+func (o *Options) checkOutcomes() error {
+	for status, state := range o.Outcomes {
+		switch {
+		case status < 200 || status > 599:
+			return fmt.Errorf("Outcomes: %d is no status of a final answer: want 200 to 599", status)
+		case state != retrysafe.Free && state != retrysafe.Completed && state != retrysafe.UnknownAnswered:
+			return fmt.Errorf("Outcomes: %d cannot be %v: want Free, Completed or UnknownAnswered", status, state)
+		case state == retrysafe.Free && status < 400:
+			return fmt.Errorf("Outcomes: %d cannot be Free: it is a success, which a retry would run again", status)
+		}
+	}
+	return nil
+}
+
+// classify says what an answer of status means to this guard.
+func (o *Options) classify(status int, h http.Header) retrysafe.State {
+	if state, ok := o.Outcomes[status]; ok {
+		return state
+	}
+	return classify(status, h)
 }
 
 // classify says what an answer of status means. The release list comes first: those statuses say that nothing

@@ -131,7 +131,7 @@ func (rec *recorder) short() bool {
 func (rec *recorder) outcomeOf(body []byte, notKept bool) retrysafe.Outcome {
 	state := retrysafe.State(rec.call.said.Load())
 	if state == retrysafe.Absent {
-		state = classify(rec.status, rec.header)
+		state = rec.call.middleware.o.classify(rec.status, rec.header)
 	}
 	if state != retrysafe.Completed && state != retrysafe.UnknownAnswered {
 		out := retrysafe.Outcome{State: state, Reason: "status " + strconv.Itoa(rec.status)}
@@ -139,6 +139,9 @@ func (rec *recorder) outcomeOf(body []byte, notKept bool) retrysafe.Outcome {
 			out.Reason = *why
 		}
 		return out
+	}
+	if rec.call.middleware.o.DropAnswers {
+		body, notKept = nil, true
 	}
 	var room [16]string
 	names := rec.kept(room[:0], notKept)

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -17,49 +18,31 @@ import (
 
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/internal/problem"
-	"github.com/retrysafe/retrysafe/internal/sfv"
 )
 
-// parseKey returns the key that the header lines carry, or why they carry none: a sentence for the caller, which
+// parseKey returns the key that a place in the request holds, or why it holds none: a sentence for the caller, which
 // never repeats what was sent.
 func (m *Middleware) parseKey(lines []string) (key, why string) {
 	if len(lines) > 1 { // joined, two halves could make one key, and a doubled line another (RFC 9110, 5.3)
-		return "", fmt.Sprintf("The %s header stands there %d times: send it once.", m.o.Header, len(lines))
+		return "", fmt.Sprintf("%s stands there %d times: send it once.", m.o.Key.name(), len(lines))
 	}
-	key, why = m.unquote(strings.Trim(lines[0], " \t"))
-	switch {
-	case why != "":
-		return "", why
-	case key == "":
-		return "", fmt.Sprintf("The %s header is empty.", m.o.Header)
-	case len(key) > m.o.MaxKey:
-		return "", fmt.Sprintf("The key has %d bytes: at most %d are allowed.", len(key), m.o.MaxKey)
+	if m.o.Key.Query != "" { // decoded already; no structured field
+		key, why = printable(lines[0], "")
+	} else {
+		key, why = m.o.Preset.unquote(strings.Trim(lines[0], " \t"))
 	}
-	return key, ""
+	return key, cmp.Or(why, m.checkKey(key))
 }
 
-// unquote reads a Structured Field String (draft-07, 2.1; RFC 9651, 4.2.5), or a bare key, byte for byte: no
-// structured parser may touch that one, or 007 would become 7.
-func (m *Middleware) unquote(field string) (key, why string) {
-	if strings.HasPrefix(field, `"`) {
-		key, err := sfv.ParseString(field)
-		if err != nil {
-			return "", fmt.Sprintf("The %s header is not a valid quoted string: %v.", m.o.Header, err)
-		}
-		return key, ""
+// checkKey says why a key that was read is none.
+func (m *Middleware) checkKey(key string) (why string) {
+	switch {
+	case key == "":
+		return m.o.Key.name() + " is empty."
+	case len(key) > m.o.MaxKey:
+		return fmt.Sprintf("The key has %d bytes: at most %d are allowed.", len(key), m.o.MaxKey)
 	}
-	if m.o.Strict && field != "" {
-		return "", fmt.Sprintf(`The %s header must be a quoted string, like "8e03978e-40d5".`, m.o.Header)
-	}
-	for i := range len(field) {
-		switch c := field[i]; {
-		case c == '"', c == ',', c == '\\':
-			return "", fmt.Sprintf("An unquoted key cannot hold the character %q: quote the key.", c)
-		case c < ' ' || c > '~':
-			return "", "A key can hold printable ASCII only."
-		}
-	}
-	return field, ""
+	return ""
 }
 
 // What a caller only declared reserves little memory: first, and trusted once that much of it has come.
@@ -175,6 +158,12 @@ func (h *hurry) next() {
 // A body is what the handler reads. It is no type that a client of net/http knows how to rewind: a handler
 // that passes the request on sends it once.
 type body struct{ r bytes.Reader }
+
+func newBody(b []byte) *body {
+	var from body
+	from.r.Reset(b)
+	return &from
+}
 
 func (b *body) Read(p []byte) (int, error)         { return b.r.Read(p) }
 func (b *body) WriteTo(w io.Writer) (int64, error) { return b.r.WriteTo(w) }

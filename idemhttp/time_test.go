@@ -221,7 +221,7 @@ func TestNewRefuses(t *testing.T) {
 		{"MaxBodies below MaxBody", e, idemhttp.SharedScope, &idemhttp.Options{MaxBody: 2, MaxBodies: 1}},
 		{"BodyTimeout", e, idemhttp.SharedScope, &idemhttp.Options{BodyTimeout: -2}},
 		{"Wait", e, idemhttp.SharedScope, &idemhttp.Options{Wait: -1}},
-		{"a header that is none", e, idemhttp.SharedScope, &idemhttp.Options{Header: "Idempotency Key"}},
+		{"a header that is none", e, idemhttp.SharedScope, &idemhttp.Options{Key: idemhttp.KeySource{Headers: []string{"Idempotency Key"}}}},
 		{"CR-2 a policy without a lease", e, idemhttp.SharedScope, &idemhttp.Options{Policy: &retrysafe.Policy{Retention: time.Hour}}},
 		{"a policy with a negative lease", e, idemhttp.SharedScope, &idemhttp.Options{Policy: &retrysafe.Policy{Lease: -time.Second, Retention: time.Hour}}},
 	} {

@@ -18,6 +18,7 @@ var wrongValues = map[string]string{
 	"listen":              "localhost",
 	"admin":               "localhost",
 	"store":               "files:",
+	"preset":              "draft",
 	"require-key":         "maybe",
 	"upstream-keep-alive": "maybe",
 	"wait":                "5y",

@@ -34,13 +34,14 @@ type gatewayCmd struct {
 	Admin    string `default:"127.0.0.1:8081" placeholder:"ADDR" help:"Where operators connect: keys, metrics, health. Default ${default}."`
 	Store    string `default:"pebble:./retrysafe-data" placeholder:"STORE" help:"Where keys are kept: pebble:DIR in a folder of this machine, which one gateway uses at a time; memory: forgets them when the gateway ends. Default ${default}."`
 
-	RequireKey bool     `help:"Refuse POST and PATCH without a key, with 400. Without it they pass unguarded."`
-	Wait       duration `default:"0s" help:"How long a retry waits for the first attempt before it gets 409. Default ${default}."`
-	Lease      duration `default:"30s" help:"How long a claim stands without a sign of life of its gateway. Default ${default}."`
-	Retention  duration `default:"24h" help:"How long answers are kept and replayed. Default ${default}."`
-	Remember   duration `default:"720h" help:"How long keys are remembered after that: a retry then gets 410 and does not run again. 0s is off. Default ${default}."`
-	OnLeaseEnd string   `default:"hold" enum:"hold,rerun" help:"What becomes of a request whose gateway died: hold it as unknown, or rerun it (it may then take effect twice). Default ${default}."`
-	RecordWait duration `default:"10s" help:"How long an answer is held back until it is recorded. Default ${default}."`
+	Preset     string    `default:"ietf" enum:"ietf,ietf-strict,stripe" help:"How keys are written and refusals look: ietf (quoted or bare), ietf-strict (quoted), or stripe. Default ${default}."`
+	RequireKey bool      `help:"Refuse POST and PATCH without a key, with 400. Without it they pass unguarded."`
+	Wait       duration  `default:"0s" help:"How long a retry waits for the first attempt before it gets 409. Default ${default}."`
+	Lease      duration  `default:"30s" help:"How long a claim stands without a sign of life of its gateway. Default ${default}."`
+	Retention  duration  `default:"24h" help:"How long answers are kept and replayed. Default ${default}."`
+	Remember   *duration `placeholder:"720h" help:"How long keys are remembered after that: a retry then gets 410 and does not run again. 0s is off. Default 720h; 0s with --preset stripe."`
+	OnLeaseEnd string    `default:"hold" enum:"hold,rerun" help:"What becomes of a request whose gateway died: hold it as unknown, or rerun it (it may then take effect twice). Default ${default}."`
+	RecordWait duration  `default:"10s" help:"How long an answer is held back until it is recorded. Default ${default}."`
 
 	ScopeHeader string   `placeholder:"NAME" help:"Header that names the tenant, set by a proxy in front. Keys of different tenants never meet. Without it all callers share one scope."`
 	TrustProxy  []string `placeholder:"CIDR" help:"Networks whose scope and X-Forwarded-* headers are believed. Default: this machine."`
@@ -197,7 +198,7 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 		return nil, fmt.Errorf("--store %s: %w", c.Store, err)
 	}
 	s := &server{executor: executor, log: log, shared: c.ScopeHeader == "", required: c.RequireKey}
-	if s.gateway, err = gateway.New(executor, given.upstream, c.scope(given.trusted), c.gatewayOptions(log, given.trusted)); err != nil {
+	if s.gateway, err = gateway.New(executor, given.upstream, c.scope(given.trusted), c.gatewayOptions(executor, log, given.trusted)); err != nil {
 		return nil, usage("%v", err)
 	}
 	token, file, err := c.tokenOrNew()
@@ -215,13 +216,30 @@ func (c *gatewayCmd) executor(store retrysafe.Store, keys sealingKeys, log *slog
 		return nil, err
 	}
 	o := &retrysafe.Options{
-		Lease: time.Duration(c.Lease), Retention: time.Duration(c.Retention), Remember: cmp.Or(time.Duration(c.Remember), retrysafe.Off),
+		Lease: time.Duration(c.Lease), Retention: time.Duration(c.Retention), Remember: c.remember(),
 		RecordWait: time.Duration(c.RecordWait), FingerprintKeys: keys.fingerprints, AnswerKeys: keys.answers, Observer: observer, Logger: log,
 	}
 	if c.OnLeaseEnd == "rerun" {
 		o.OnLeaseEnd = retrysafe.Rerun
 	}
 	return retrysafe.New(store, o)
+}
+
+// remember is what --remember says, or the preset.
+func (c *gatewayCmd) remember() time.Duration {
+	switch {
+	case c.Remember == nil && c.Preset == idemhttp.Stripe.String():
+		return retrysafe.Off
+	case c.Remember == nil:
+		return 0 // the default
+	}
+	return cmp.Or(time.Duration(*c.Remember), retrysafe.Off)
+}
+
+// policy is what the flags say of claims, so that --remember counts more than the preset.
+func (c *gatewayCmd) policy(e *retrysafe.Executor) *retrysafe.Policy {
+	p := e.Policy() // with --remember in it
+	return &p
 }
 
 func (c *gatewayCmd) scope(trusted []netip.Prefix) idemhttp.ScopeFunc {
@@ -234,9 +252,10 @@ func (c *gatewayCmd) scope(trusted []netip.Prefix) idemhttp.ScopeFunc {
 	return gateway.HeaderScope(c.ScopeHeader, trusted)
 }
 
-func (c *gatewayCmd) gatewayOptions(log *slog.Logger, trusted []netip.Prefix) *gateway.Options {
+func (c *gatewayCmd) gatewayOptions(e *retrysafe.Executor, log *slog.Logger, trusted []netip.Prefix) *gateway.Options {
+	preset, _ := idemhttp.ParsePreset(c.Preset) // an enum
 	return &gateway.Options{
-		Guard: idemhttp.Options{Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
+		Guard: idemhttp.Options{Preset: preset, Policy: c.policy(e), Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
 			MaxBodies: int64(c.MaxBodies), BodyTimeout: time.Duration(c.BodyTimeout), MaxResponse: int64(c.MaxResponse), DocsBase: c.DocsBase, Logger: log},
 		UpstreamTimeout: time.Duration(c.UpstreamTimeout), WriteTimeout: time.Duration(c.WriteTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: trusted, Logger: log,
 	}

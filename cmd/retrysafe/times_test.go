@@ -24,6 +24,8 @@ func TestPolicyOfFlags(t *testing.T) {
 		{"defaults", nil, admin.Policy{OnLeaseEnd: "hold", Lease: 30, Retention: 86400, Remember: 30 * 86400}},
 		{"all given", []string{"--on-lease-end", "rerun", "--lease", "90s", "--retention", "1d12h", "--remember", "7d"},
 			admin.Policy{OnLeaseEnd: "rerun", Lease: 90, Retention: 36 * 3600, Remember: 7 * 86400}},
+		{"Stripe's", []string{"--preset", "stripe"}, admin.Policy{OnLeaseEnd: "hold", Lease: 30, Retention: 86400, Remember: 0}},
+		{"Stripe's, remembered", []string{"--preset", "stripe", "--remember", "7d"}, admin.Policy{OnLeaseEnd: "hold", Lease: 30, Retention: 86400, Remember: 7 * 86400}},
 		{"not remembered", []string{"--remember", "0s"}, admin.Policy{OnLeaseEnd: "hold", Lease: 30, Retention: 86400, Remember: 0}},
 	}
 	url, _, _ := startStates(t)

@@ -28,7 +28,7 @@ var gatewayMutants = []mutant{
 		fault: "the Connection header has the key removed on its way",
 		seen:  "traefik CVE-2024-45410",
 		file:  "gateway/forward.go",
-		old:   `if len(key) > 0 {`,
+		old:   `if len(keys[i]) > 0 {`,
 		new:   `if false {`,
 		pkg:   proxy, test: "TestConnectionNamesTheKey",
 	},

@@ -19,22 +19,22 @@ var httpMutants = []mutant{
 	{
 		fault: "a bare key with a comma is taken",
 		seen:  "KP-2: grimurrash/test-task2#86",
-		file:  "idemhttp/request.go",
-		old:   `case c == '"', c == ',', c == '\\':`,
-		new:   `case c == '"', c == '\\':`,
+		file:  "idemhttp/preset.go",
+		old:   `return printable(field, ` + "`\",\\`" + `)`,
+		new:   `return printable(field, ` + "`\"\\`" + `)`,
 		pkg:   door, test: "TestKeySyntax/KP-2 comma, lenient",
 	},
 	{
 		fault: "an empty key is taken for none",
 		file:  "idemhttp/middleware.go",
-		old:   `len(lines) == 0 && !m.o.Required:`,
-		new:   `(len(lines) == 0 || lines[0] == "") && !m.o.Required:`,
+		old:   `len(lines) == 0 && !inBody && !m.o.Required:`,
+		new:   `(len(lines) == 0 || lines[0] == "") && !inBody && !m.o.Required:`,
 		pkg:   door, test: "TestKeySyntax/KP-4 empty, lenient",
 	},
 	{
 		fault: "keys that differ in case are one",
 		seen:  "KP-5: qonto/idempotent-request",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/preset.go",
 		old:   "\treturn field, \"\"\n}",
 		new:   "\treturn strings.ToLower(field), \"\"\n}",
 		pkg:   door, test: "TestKeyIdentity",
@@ -48,13 +48,45 @@ var httpMutants = []mutant{
 		pkg:   door, test: "TestKeySyntax/KP-8 64 KiB, lenient",
 	},
 
+	{
+		fault: "of two members with one name the first is the key",
+		seen:  "FP-7: pineforge-engine#135",
+		file:  "internal/jsonptr/jsonptr.go",
+		old:   `if !jsontext.Value(text).IsValid() {`,
+		new:   `if !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) {`,
+		pkg:   door, test: "TestKeySources/FP-7 a doubled member",
+	},
+	{
+		fault: "an order that was charged cannot be refunded",
+		file:  "idemhttp/source.go",
+		old:   `return r.Method + " " + r.URL.EscapedPath() + " " + key, false, m.checkKey(key)`,
+		new:   `return key, false, m.checkKey(key)`,
+		pkg:   door, test: "TestBusinessKeyBelongsToItsOperation",
+	},
+	{
+		fault: "a number and its text are two orders",
+		file:  "idemhttp/source.go",
+		old:   `		return string(v), ""`,
+		new:   `		return "#" + string(v), ""`,
+		pkg:   door, test: "TestBusinessKeyBelongsToItsOperation",
+	},
+
+	// What the handler itself is asked.
+	{
+		fault: "that nothing happened this time frees the key of the first",
+		file:  "idemhttp/call.go",
+		old:   `	if out.State == retrysafe.Free {`,
+		new:   `	if false {`,
+		pkg:   door, test: "TestResendThatTellsNothing/it did nothing",
+	},
+
 	// The scope.
 	{
 		fault: "callers that nobody knows share a scope",
 		seen:  "TN-2: KanishJebaMathewM/Truxify#2387",
 		file:  "idemhttp/middleware.go",
-		old:   `if err != nil || scope == "" {`,
-		new:   "if err != nil {\n\t\tscope = \"anonymous\"\n\t}\n\tif scope == \"\" {",
+		old:   "scope, err := m.scope(r)\n",
+		new:   "scope, err := m.scope(r)\n\tif err != nil {\n\t\tscope, err = \"anonymous\", nil\n\t}\n",
 		pkg:   door, test: "TestSituations/scope source missing",
 	},
 
@@ -107,8 +139,8 @@ var httpMutants = []mutant{
 	{
 		fault: "what came in early data runs",
 		file:  "idemhttp/middleware.go",
-		old:   `if r.Header["Early-Data"] != nil {`,
-		new:   `if r.Header.Get("Early-Data") == "1" {`,
+		old:   `case r.Header["Early-Data"] != nil:`,
+		new:   `case r.Header.Get("Early-Data") == "1":`,
 		pkg:   door, test: "TestSituations/sent in TLS early data (`Early-Data`)",
 	},
 

@@ -68,7 +68,17 @@ type Answer struct {
 	Detail     string        // instead of the code's; never anything the caller sent
 	RetryAfter time.Duration // at least 1 s goes out; 0: no header
 	Instance   string        // what an operator looks the case up by
+	Shape      Shape
 }
+
+// A Shape is the form of a body.
+type Shape uint8
+
+// The shapes.
+const (
+	Details     Shape = iota // problem details (RFC 9457)
+	StripeShape              // an error object of Stripe's API, for KeyReused and InFlight
+)
 
 // StatusOf returns the status of a code, 0 for one that is only a header.
 func StatusOf(c Code) int { return kinds[c].status }
@@ -76,6 +86,10 @@ func StatusOf(c Code) int { return kinds[c].status }
 // Write answers with a. docs is the base of the documentation, without a slash at its end.
 func Write(w http.ResponseWriter, docs string, a Answer) {
 	kind := kinds[a.Code]
+	stripe, asStripe := stripeErrors[a.Code]
+	if asStripe = asStripe && a.Shape == StripeShape; asStripe {
+		a.Status = stripe.status
+	}
 	if a.Status == 0 {
 		a.Status = kind.status
 	}
@@ -88,11 +102,18 @@ func Write(w http.ResponseWriter, docs string, a Answer) {
 		h.Del(name) // of a handler that broke off
 	}
 	h.Set("Content-Type", "application/problem+json")
+	if asStripe {
+		h.Set("Content-Type", "application/json")
+	}
 	h.Set("Content-Language", "en")
 	h.Set("Cache-Control", "no-store")
 	h.Add("Link", fmt.Sprintf(`<%s>; rel="describedby"; type="text/html"`, page)) // draft-07, 2.7
 	if a.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(Seconds(a.RetryAfter), 10))
+	}
+	if asStripe {
+		writeStripe(w, a, stripe, page)
+		return
 	}
 	body, _ := json.Marshal(struct { // strings and numbers only: it cannot fail
 		Type     string `json:"type"`
