@@ -50,6 +50,7 @@ type ClaimRequest struct {
 // A Claim is the answer to a ClaimRequest, and the owner's handle for every later verb.
 type Claim struct {
 	Verdict Verdict
+	Stands  State         // of Mismatch: what became of the other operation, a lease that ended counting as Unknown
 	NotKept bool          // of Replay: done, but its answer could not be kept
 	Failed  bool          // of Replay: the answer is a failure after which the outcome is unknown
 	Answer  []byte        // of Replay
@@ -168,6 +169,9 @@ func newClaim(key Key, v Verdict, rep *Reply, rec *record) *Claim {
 	}
 	c := &Claim{Verdict: v, NotKept: rec.notKept, Failed: e.State == UnknownAnswered, Reason: rec.reason,
 		Left: e.Due - rep.Now.Sub(e.Stamp), Age: rep.Now.Sub(began), key: key, id: e.ID, epoch: e.epoch(), nonce: rec.nonce, entry: *e}
+	if v == Mismatch {
+		c.Stands = stands(e.State, c.Left)
+	}
 	if v == Replay { // of all others it is nobody's business, and may be sealed
 		c.Answer = rec.answer
 	}
@@ -178,6 +182,17 @@ func newClaim(key Key, v Verdict, rep *Reply, rec *record) *Claim {
 		c.heard = time.Now().Add(time.UnixMicro(rec.heard).Sub(rep.Now))
 	}
 	return c
+}
+
+// stands is what a state says to who asks with another operation.
+func stands(s State, left time.Duration) State {
+	switch {
+	case s == InFlight && left <= 0:
+		return Unknown
+	case s == Tombstone:
+		return Completed
+	}
+	return s
 }
 
 // A step is what a claim does to what stands.

@@ -105,7 +105,8 @@ type Request struct {
 }
 
 // A Result is what became of a Request. Verdict Won or TookOver: the operation ran here, and State and Answer
-// are its own. Replay: they are those of the first. Every other verdict: there is no answer.
+// are its own. Replay: they are those of the first. Mismatch: State is what became of the other operation. Every
+// other verdict: there is no answer.
 type Result struct {
 	Verdict Verdict
 	State   State
@@ -219,6 +220,7 @@ func (e *Executor) policyOf(req *Request) (Policy, error) {
 func (e *Executor) found(c *Claim) Result {
 	r := Result{Verdict: c.Verdict, Epoch: c.epoch, ID: c.id, Left: c.Left, Age: c.Age}
 	if c.Verdict != Replay {
+		r.State = c.Stands
 		return r
 	}
 	e.replays.add(c.id)

@@ -298,9 +298,9 @@ func wantStatus(t *testing.T, what string, got reply, status int, said string) {
 func wantProblem(t *testing.T, what string, got reply, status int, code problem.Code) {
 	t.Helper()
 	var p struct {
-		Type, Title, Detail, Instance string
-		Status                        int
-		Code                          problem.Code
+		Type, Title, Detail, Instance, Original string
+		Status                                  int
+		Code                                    problem.Code
 	}
 	d := json.NewDecoder(strings.NewReader(got.body))
 	d.DisallowUnknownFields()
@@ -309,6 +309,8 @@ func wantProblem(t *testing.T, what string, got reply, status int, code problem.
 	}
 	page := idemhttp.DefaultDocsBase + "/protocol.md#" + string(code)
 	switch {
+	case (p.Original != "") != (code == problem.KeyReused):
+		t.Errorf("%s: original is %q, want it for %s alone", what, p.Original, problem.KeyReused)
 	case got.status != status || p.Status != status || p.Code != code:
 		t.Errorf("%s: got %d, body status %d, code %s: want %d %s", what, got.status, p.Status, p.Code, status, code)
 	case p.Type != page || p.Title == "" || p.Detail == "":

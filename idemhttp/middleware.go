@@ -344,7 +344,7 @@ func (m *Middleware) refuseResult(w http.ResponseWriter, r retrysafe.Result) {
 		a.Code, a.RetryAfter = problem.InFlight, retryAfter(r)
 		a.Detail = fmt.Sprintf("The operation is in progress, not failed: send the same request with the same key again in %d s.", problem.Seconds(a.RetryAfter))
 	case retrysafe.Mismatch:
-		a.Code, a.Instance = problem.KeyReused, ""
+		a.Code, a.Instance, a.Original = problem.KeyReused, "", original(r.State)
 	case retrysafe.Expired:
 		a.Code = problem.AnswerExpired
 	default:
@@ -352,6 +352,18 @@ func (m *Middleware) refuseResult(w http.ResponseWriter, r retrysafe.Result) {
 		w.Header().Set(statusHeader, statusUnknown)
 	}
 	m.refuse(w, a)
+}
+
+// original says, to who reused a key, what became of the request that it was used for first: a person who changed a
+// form and sent it again wants to know whether the first one went through.
+func original(s retrysafe.State) string {
+	switch s {
+	case retrysafe.InFlight:
+		return "in-flight"
+	case retrysafe.Completed:
+		return "completed"
+	}
+	return "unknown"
 }
 
 // retryAfter grows with the time that the operation has taken already, so that a caller who obeys it backs

@@ -68,6 +68,7 @@ type Answer struct {
 	Detail     string        // instead of the code's; never anything the caller sent
 	RetryAfter time.Duration // at least 1 s goes out; 0: no header
 	Instance   string        // what an operator looks the case up by
+	Original   string        // of KeyReused: what became of the request that the key was used for first
 	Shape      Shape
 }
 
@@ -122,7 +123,8 @@ func Write(w http.ResponseWriter, docs string, a Answer) {
 		Detail   string `json:"detail"`
 		Instance string `json:"instance,omitempty"`
 		Code     Code   `json:"code"`
-	}{page, kind.title, a.Status, a.Detail, a.Instance, a.Code})
+		Original string `json:"original,omitempty"`
+	}{page, kind.title, a.Status, a.Detail, a.Instance, a.Code, a.Original})
 	w.WriteHeader(a.Status)
 	w.Write(body)
 }

@@ -23,7 +23,7 @@ var Situations = []Situation{
 	{"again, answer not kept (too large, or streamed)", "the handler's, no body", AnswerNotKept, "marker; the code in `Idempotency-Status`", "done, says so", "done", "ours"},
 	{"key missing where required", "400", KeyMissing, "`Link` describedby", "stop: a bug of the caller", "rejected", "draft 2.7"},
 	{"key malformed, empty, doubled or too long", "400", KeyInvalid, "`Link`", "stop", "rejected", "RFC 9651 4.2; ours"},
-	{"other fingerprint under the same key and scope (also in flight, also after expiry while remembered)", "422", KeyReused, "`Link`", "never retry, never resume by itself", "key_conflict", "draft 2.7"},
+	{"other fingerprint under the same key and scope (also in flight, also after expiry while remembered)", "422", KeyReused, "`Link`; the member `original` says what became of the other request: `in-flight`, `completed` or `unknown`", "never retry, never resume by itself", "key_conflict", "draft 2.7"},
 	{"in flight", "409", InFlight, "`Retry-After`", "wait under a budget of its own, same key", "sending", "draft 2.7; Retry-After: ours"},
 	{"nothing was sent upstream (dial, DNS, TLS)", "502", UpstreamUnreachable, "`Retry-After`", "retry, same key: it was released", "never_sent", "ours"},
 	{"upstream may have acted, no whole answer: the first caller", "504 (time-out) or 502 (reset, truncated)", OutcomeUnknown, "`Idempotency-Status: unknown`", "retry the same key once in a while", "outcome_unknown", "ours"},
