@@ -40,7 +40,7 @@ var importLaw = []lawRow{
 	{dir: "admin", ours: ". internal/...", tests: "github.com/chromedp"},
 	{dir: "batch", ours: ". internal/...", planned: true},
 	{dir: "gateway", ours: ". internal/... idemhttp"},
-	{dir: "idemhttp", ours: ". internal/...", tech: "golang.org/x/net/http/httpguts"}, // a header name that is given must be one
+	{dir: "idemhttp", ours: ". internal/...", tech: "golang.org/x/net/http/httpguts golang.org/x/time/rate"}, // a header name that is given must be one; quotas
 	{dir: "inbox", ours: ". internal/...", planned: true},
 	{dir: "keyless", ours: ". internal/...", planned: true},
 	{dir: "ledger", ours: ". internal/...", planned: true},

@@ -119,7 +119,7 @@ func (op *operation) tryRecord(ctx context.Context, o Outcome, began time.Time) 
 	}
 	final = err == nil || errors.Is(err, ErrClaimLost) || errors.Is(err, ErrUnreadable)
 	if final {
-		op.executor.observe(ctx, Event{Kind: EventSettled, ID: op.claim.id, State: o.State, Took: op.executor.took(began), Err: err})
+		op.executor.observe(ctx, Event{Kind: EventSettled, ID: op.claim.id, State: o.State, Size: len(o.Answer), Took: op.executor.took(began), Err: err})
 	}
 	return final, err
 }

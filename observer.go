@@ -18,15 +18,22 @@ type EventKind uint8
 const (
 	EventClaimed    EventKind = iota + 1 // a claim was answered: Verdict, or Err; Took is -1 where a waiter had read the answer
 	EventRan                             // an operation returned: State is its outcome
-	EventSettled                         // its outcome was recorded, or never can be: State, Err
+	EventSettled                         // its outcome was recorded, or never can be: State, Size of the answer, Err
 	EventUnrecorded                      // it was not recorded in time, and recording goes on: State
 	EventExtended                        // a lease was extended, or not: Err
 	EventTakenBack                       // a claim that was never answered stands no more; or it was not looked after: Err
 	EventSwept                           // the sweeper ended a pass: Count entries changed, Err
 	EventResolved                        // an operator decided: State is what stands now
+	EventHeld                            // the sweeper counted the outcomes that are held as unknown: Count, at most HeldCounted
+	EventRefused                         // a door refused a request before any claim: Code
+	EventPassed                          // a door let a request without a key pass unguarded
+	EventSuspected                       // a door saw an operation that another key had asked for just before: ID
 )
 
-var eventNames = [...]string{"none", "claimed", "ran", "settled", "unrecorded", "extended", "taken_back", "swept", "resolved"}
+// HeldCounted is up to how many held outcomes are counted.
+const HeldCounted = 1000
+
+var eventNames = [...]string{"none", "claimed", "ran", "settled", "unrecorded", "extended", "taken_back", "swept", "resolved", "held", "refused", "passed", "suspected"}
 
 // String returns the kind's name, as metrics carry it.
 func (k EventKind) String() string { return eventNames[min(int(k), len(eventNames)-1)] }
@@ -38,9 +45,14 @@ type Event struct {
 	Verdict Verdict
 	State   State
 	Count   int
+	Size    int    // bytes
+	Code    string // of the problem that the caller was told
 	Took    time.Duration
 	Err     error
 }
+
+// Tell tells the Executor's Observer what a door in front of it did.
+func (e *Executor) Tell(ctx context.Context, ev Event) { e.observe(ctx, ev) }
 
 // observe tells the observer. A caller who hangs up takes no event along: there are observers that tell nothing
 // under a ctx that has ended.

@@ -41,7 +41,7 @@ func (r *recorder) lines() (all []string) {
 		if e.Kind == retrysafe.EventRan || e.Kind == retrysafe.EventSettled || e.Kind == retrysafe.EventResolved {
 			words = append(words, e.State.String())
 		}
-		if e.Kind == retrysafe.EventSwept {
+		if e.Kind == retrysafe.EventSwept || e.Kind == retrysafe.EventHeld {
 			words = append(words, fmt.Sprint(e.Count))
 		}
 		if e.Err != nil {
@@ -86,7 +86,7 @@ func TestEvents(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, stop)
 			l.Run(ctx)
-		}, []string{"swept 1"}},
+		}, []string{"swept 1", "held 1"}},
 		{"resolve", func(t *testing.T, l *lab) {
 			setUnknown(t, l)
 			l.Resolve(t.Context(), order.ID(), happened)

@@ -22,12 +22,35 @@ func (e *Executor) Run(ctx context.Context) error {
 			e.o.Logger.Error("sweep failed", "changed", n, "err", err)
 		}
 		e.flushReplays(ctx)
+		e.countHeld(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
 	}
+}
+
+// countHeld tells the observer how many outcomes are held as unknown. A store that cannot list, or does not answer, is
+// not counted.
+func (e *Executor) countHeld(ctx context.Context) {
+	list, ok := e.store.(Inspector)
+	claims := e.claims.Load()
+	if !ok || claims == nil || e.o.Observer == nil {
+		return
+	}
+	q, held := Query{States: []State{Unknown}, Limit: sweepBatch}, 0
+	for held < HeldCounted {
+		page, err := claims.list(ctx, list, q)
+		if err != nil {
+			return
+		}
+		held += len(page.Entries)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	e.observe(ctx, Event{Kind: EventHeld, Count: min(held, HeldCounted)})
 }
 
 // sweepBatch bounds the entries that one pass reads at once, sweepers those that it writes at once: a store that
@@ -40,8 +63,9 @@ const (
 )
 
 // Sweep passes once over all entries that are due: claims whose lease ended become Unknown where their policy
-// holds them, and are released where it is two-step and they had not acted; answers whose retention ended become tombstones, what is no longer remembered is dropped. It
-// returns how many entries changed. A store that cannot list is not swept.
+// holds them, and are released where it is two-step and they had not acted; answers whose retention ended become
+// tombstones, what is no longer remembered is dropped. It returns how many entries changed. A store that cannot list is
+// not swept.
 func (e *Executor) Sweep(ctx context.Context) (changed int, err error) {
 	list, ok := e.store.(Inspector)
 	if !ok {

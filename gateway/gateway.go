@@ -48,6 +48,7 @@ type Options struct {
 
 // A Gateway is the http.Handler in front of one upstream. Use New.
 type Gateway struct {
+	executor   *retrysafe.Executor
 	guarded    http.Handler
 	upstream   *url.URL
 	transport  *http.Transport
@@ -62,7 +63,7 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	if err := checkUpstream(upstream); err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
 	}
-	g := &Gateway{upstream: upstream, pseudonym: newPseudonym()}
+	g := &Gateway{executor: e, upstream: upstream, pseudonym: newPseudonym()}
 	if o != nil {
 		g.o = *o
 	}
@@ -128,7 +129,7 @@ func (o *Options) fill() error {
 // ServeHTTP guards and forwards one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.cameBack(r) {
-		g.refuseLoop(w)
+		g.refuseLoop(w, r)
 		return
 	}
 	caller := g.paced(w, r)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/internal/problem"
 )
 
@@ -35,7 +36,8 @@ func (g *Gateway) cameBack(r *http.Request) bool {
 }
 
 // refuseLoop ends a loop at its second round: nothing is claimed and nothing forwarded.
-func (g *Gateway) refuseLoop(w http.ResponseWriter) {
+func (g *Gateway) refuseLoop(w http.ResponseWriter, r *http.Request) {
 	g.o.Logger.Error("the upstream leads back to this gateway")
+	g.executor.Tell(r.Context(), retrysafe.Event{Kind: retrysafe.EventRefused, Code: string(problem.LoopDetected)})
 	problem.Write(w, g.o.Guard.DocsBase, problem.Answer{Code: problem.LoopDetected})
 }

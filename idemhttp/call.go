@@ -19,6 +19,8 @@ type call struct {
 	middleware *Middleware
 	next       http.Handler
 	r          *http.Request
+	key        retrysafe.Key
+	fp         retrysafe.Fingerprint
 	sent       []byte // the body
 	body       body   // of the run under way
 	w          recorder
@@ -45,6 +47,7 @@ func (c *call) run(ctx context.Context) (out retrysafe.Outcome) {
 		}
 	}()
 	c.Context = ctx
+	c.suspect(ctx)
 	r := c.r.WithContext(c)
 	c.body.r.Reset(c.sent)
 	r.Body = &c.body
@@ -115,7 +118,7 @@ func (c *call) finish(r retrysafe.Result) {
 		clear(w.Header())
 		maps.Copy(w.Header(), c.w.outer)
 		w.Header().Set(statusHeader, statusUnknown)
-		c.middleware.refuse(w, problem.Answer{Code: problem.OutcomeUnknown, Status: http.StatusInternalServerError, Instance: "urn:retrysafe:key:" + r.ID.String()})
+		c.middleware.refuse(w, c.r, problem.Answer{Code: problem.OutcomeUnknown, Status: http.StatusInternalServerError, Instance: "urn:retrysafe:key:" + r.ID.String()})
 	}
 }
 

@@ -38,6 +38,7 @@ type setup struct {
 type lab struct {
 	http.Handler
 	executor *retrysafe.Executor
+	guard    *idemhttp.Middleware
 	store    *store
 	log      *logbook
 	runs     atomic.Int64
@@ -60,6 +61,7 @@ func newLab(t *testing.T, s setup, h http.HandlerFunc) *lab {
 		t.Fatalf("Open: %v", err)
 	}
 	guard, err := idemhttp.New(l.executor, s.scope, &s.guard)
+	l.guard = guard
 	if err != nil {
 		t.Fatalf("idemhttp.New: %v", err)
 	}

@@ -66,6 +66,18 @@ type Options struct {
 	// ReadTimeout. retrysafe.Off leaves deadlines alone.
 	BodyTimeout time.Duration
 
+	Quota Quota // of each scope. Defaults to none
+
+	// Suspect is for how long the same request under another key is told as a client that makes a new key for each
+	// attempt: counted, and said in the log. Nothing is refused. Defaults to 10 s; Off looks for none.
+	Suspect time.Duration
+
+	// CORSOrigins are the origins, like https://shop.example.com or *, whose pages may see answers that the layer makes
+	// itself: replays and refusals. On first answers the handler, or a layer outside, says so; it is not replayed,
+	// since it may be about another page. CORSCredentials lets such pages send cookies.
+	CORSOrigins     []string
+	CORSCredentials bool
+
 	Wait     time.Duration // for another attempt to end before 409. Defaults to 0
 	DocsBase string        // of the links in problems. Defaults to the project's own pages
 	Logger   *slog.Logger  // never told a key or a payload. Defaults to silence: then a handler's panic goes unseen
@@ -81,6 +93,9 @@ type Middleware struct {
 	o        Options
 	replay   []string // headers that are kept
 	bodies   budget
+	quotas   quotas
+
+	suspicions *suspicions // nil: switched off
 }
 
 // New returns a Middleware that keeps keys in e, each in the scope that scope finds.
@@ -107,6 +122,10 @@ func New(e *retrysafe.Executor, scope ScopeFunc, o *Options) (*Middleware, error
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
 	}
 	m.bodies.give(m.o.MaxBodies)
+	m.quotas.Quota = m.o.Quota
+	if m.o.Suspect != retrysafe.Off {
+		m.suspicions = newSuspicions(m.o.Suspect)
+	}
 	var err error
 	if m.replay, err = replayed(m.o.ReplayHeaders); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
@@ -136,7 +155,7 @@ func (o *Options) fill() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return cmp.Or(o.Key.fill(), o.fillLimits(), o.checkOutcomes())
+	return cmp.Or(o.Key.fill(), o.fillLimits(), o.Quota.fill(), o.checkOutcomes(), o.checkOrigins())
 }
 
 func (o *Options) fillLimits() error {
@@ -153,8 +172,9 @@ func (o *Options) fillLimits() error {
 	if o.BodyTimeout == 0 {
 		o.BodyTimeout = 30 * time.Second
 	}
-	if o.BodyTimeout < 0 && o.BodyTimeout != retrysafe.Off {
-		return errors.New("BodyTimeout must not be negative")
+	o.Suspect = cmp.Or(o.Suspect, 10*time.Second)
+	if o.BodyTimeout < 0 && o.BodyTimeout != retrysafe.Off || o.Suspect < 0 && o.Suspect != retrysafe.Off {
+		return errors.New("BodyTimeout and Suspect must not be negative")
 	}
 	return nil
 }
@@ -187,17 +207,25 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		}
 		switch {
 		case !guarded && m.miswritten(r.Method) && (len(lines) > 0 || inBody || m.o.Required):
-			m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: "The method is not written as it should be: methods are case-sensitive."})
-		case !guarded, len(lines) == 0 && !inBody && !m.o.Required:
+			m.reject(w, r, problem.Answer{Code: problem.KeyInvalid, Detail: "The method is not written as it should be: methods are case-sensitive."})
+		case !guarded:
 			next.ServeHTTP(w, r)
+		case len(lines) == 0 && !inBody && !m.o.Required:
+			m.pass(w, r, next)
 		case inBody:
 			m.guardByBody(w, r, next)
 		case len(lines) == 0:
-			m.refuse(w, problem.Answer{Code: problem.KeyMissing})
+			m.reject(w, r, problem.Answer{Code: problem.KeyMissing})
 		default:
 			m.guard(w, r, next, lines)
 		}
 	})
+}
+
+// pass lets a request without a key go by.
+func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	m.executor.Tell(r.Context(), retrysafe.Event{Kind: retrysafe.EventPassed})
+	next.ServeHTTP(w, r)
 }
 
 // miswritten tells whether a method is a guarded one but for its case. Passed on, it would go round the guard to
@@ -211,7 +239,7 @@ func (m *Middleware) miswritten(method string) bool {
 func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Handler, lines []string) {
 	name, why := m.parseKey(lines)
 	if why = cmp.Or(why, upgrades(r)); why != "" {
-		m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: why})
+		m.reject(w, r, problem.Answer{Code: problem.KeyInvalid, Detail: why})
 		return
 	}
 	scope, ok := m.admit(w, r)
@@ -220,7 +248,7 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	body, code := m.readBody(w, r)
 	if code != "" {
-		m.refuseBody(w, code)
+		m.rejectBody(w, r, code)
 		return
 	}
 	defer m.bodies.give(int64(len(body)))
@@ -230,12 +258,12 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 // guardByBody answers a guarded request whose key, if it has one, stands in its body.
 func (m *Middleware) guardByBody(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if why := upgrades(r); why != "" { // a server that does not upgrade reads the body
-		m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: why})
+		m.reject(w, r, problem.Answer{Code: problem.KeyInvalid, Detail: why})
 		return
 	}
 	body, code := m.readBody(w, r)
 	if code != "" {
-		m.refuseBody(w, code)
+		m.rejectBody(w, r, code)
 		return
 	}
 	defer m.bodies.give(int64(len(body)))
@@ -244,11 +272,11 @@ func (m *Middleware) guardByBody(w http.ResponseWriter, r *http.Request, next ht
 	case missing && !m.o.Required:
 		r = r.WithContext(r.Context()) // a copy: the caller of a handler keeps its request
 		r.Body = newBody(body)
-		next.ServeHTTP(w, r)
+		m.pass(w, r, next)
 	case missing:
-		m.refuse(w, problem.Answer{Code: problem.KeyMissing, Detail: m.o.Key.name() + " is missing: this operation needs it."})
+		m.reject(w, r, problem.Answer{Code: problem.KeyMissing, Detail: m.o.Key.name() + " is missing: this operation needs it."})
 	case why != "":
-		m.refuse(w, problem.Answer{Code: problem.KeyInvalid, Detail: why})
+		m.reject(w, r, problem.Answer{Code: problem.KeyInvalid, Detail: why})
 	default:
 		if scope, ok := m.admit(w, r); ok {
 			m.execute(w, r, next, retrysafe.Key{Scope: scope, Name: name}, body)
@@ -269,9 +297,9 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) (scope string
 	scope, err := m.scope(r)
 	switch {
 	case err != nil || scope == "":
-		m.refuse(w, problem.Answer{Code: problem.ScopeMissing})
+		m.reject(w, r, problem.Answer{Code: problem.ScopeMissing})
 	case r.Header["Early-Data"] != nil: // whatever its value: RFC 8470, 5.1
-		m.refuse(w, problem.Answer{Code: problem.TooEarly})
+		m.reject(w, r, problem.Answer{Code: problem.TooEarly})
 	default:
 		return scope, true
 	}
@@ -280,13 +308,19 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) (scope string
 
 // execute claims the key, has the handler run under it, and answers.
 func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.Handler, key retrysafe.Key, body []byte) {
-	c := &call{middleware: m, next: next, r: r, sent: body, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
+	t, after := m.quotas.enter(key.Scope)
+	if after > 0 {
+		m.reject(w, r, problem.Answer{Code: problem.QuotaExceeded, RetryAfter: after})
+		return
+	}
+	defer m.quotas.leave(t)
+	c := &call{middleware: m, next: next, r: r, key: key, fp: fingerprint(r, body), sent: body, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {
 		c.w.outer = h.Clone()
 	}
 	req := retrysafe.Request{
-		Key: key, Fingerprint: fingerprint(r, body),
+		Key: key, Fingerprint: c.fp,
 		Policy: m.o.Policy, Recover: m.o.Recover, Wait: m.o.Wait, Detached: true,
 	}
 	if m.o.Resend {
@@ -305,19 +339,29 @@ func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.H
 	case result.Verdict == retrysafe.Replay:
 		m.replayAnswer(w, r, result)
 	default:
-		m.refuseResult(w, result)
+		m.refuseResult(w, r, result)
 	}
 }
 
-func (m *Middleware) refuseBody(w http.ResponseWriter, code problem.Code) {
+func (m *Middleware) rejectBody(w http.ResponseWriter, r *http.Request, code problem.Code) {
 	a := problem.Answer{Code: code}
-	if code == problem.Overloaded {
+	switch code {
+	case problem.Overloaded:
 		a.RetryAfter = time.Second
+	case problem.BodyTooLarge:
+		a.Detail = fmt.Sprintf("Nothing was done: a body may have %d bytes.", m.o.MaxBody)
 	}
-	m.refuse(w, a)
+	m.reject(w, r, a)
 }
 
-func (m *Middleware) refuse(w http.ResponseWriter, a problem.Answer) {
+// reject answers a request that asked for no claim.
+func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, a problem.Answer) {
+	m.executor.Tell(r.Context(), retrysafe.Event{Kind: retrysafe.EventRefused, Code: string(a.Code)})
+	m.refuse(w, r, a)
+}
+
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, a problem.Answer) {
+	m.share(w.Header(), r)
 	problem.Write(w, m.o.DocsBase, m.o.Preset.shape(a))
 }
 
@@ -333,11 +377,11 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if a.Code != problem.Draining && r.Context().Err() == nil { // a caller who hung up is no failure of the store
 		m.o.Logger.Error("key could not be claimed, nothing ran", "code", string(a.Code), "err", err)
 	}
-	m.refuse(w, a)
+	m.refuse(w, r, a)
 }
 
 // refuseResult answers where another attempt, or its remains, hold the key.
-func (m *Middleware) refuseResult(w http.ResponseWriter, r retrysafe.Result) {
+func (m *Middleware) refuseResult(w http.ResponseWriter, req *http.Request, r retrysafe.Result) {
 	a := problem.Answer{Instance: "urn:retrysafe:key:" + r.ID.String()}
 	switch r.Verdict {
 	case retrysafe.Busy:
@@ -351,7 +395,7 @@ func (m *Middleware) refuseResult(w http.ResponseWriter, r retrysafe.Result) {
 		a.Code = problem.OutcomeUnknown
 		w.Header().Set(statusHeader, statusUnknown)
 	}
-	m.refuse(w, a)
+	m.refuse(w, req, a)
 }
 
 // original says, to who reused a key, what became of the request that it was used for first: a person who changed a

@@ -174,6 +174,7 @@ func (rec *recorder) restore(state retrysafe.State, err error) {
 	h := rec.w.Header()
 	clear(h)
 	maps.Copy(h, rec.header)
+	expose(h)
 	switch {
 	case state == retrysafe.Unknown:
 		h.Set(statusHeader, statusUnknown)

@@ -40,6 +40,7 @@ func (m *Middleware) replayAnswer(w http.ResponseWriter, req *http.Request, r re
 	if r.NotKept {
 		h.Add(statusHeader, string(problem.AnswerNotKept))
 	}
+	m.share(h, req)
 	send(w, status, body)
 }
 

@@ -126,18 +126,12 @@ func playScopeMissing(t *testing.T, s problem.Situation) {
 
 // playQuota has a limiter behind the guard, as one that counts a tenant's keys must be: the guard releases the key.
 func playQuota(t *testing.T, s problem.Situation) {
-	full := true
-	l := newLab(t, setup{}, func(w http.ResponseWriter, r *http.Request) {
-		if full {
-			problem.Write(w, idemhttp.DefaultDocsBase, problem.Answer{Code: problem.QuotaExceeded, RetryAfter: time.Minute})
-			return
-		}
-		charged(w, r)
-	})
+	l := newLab(t, setup{guard: idemhttp.Options{Quota: idemhttp.Quota{Rate: 1, Burst: 1}}}, charged)
+	wantCharged(t, "first", l.do(post("key-1")), false)
 	got := l.do(post("key-secret"))
 	wantRow(t, s, got, 429)
-	wantRetryAfter(t, s.Name, got, 60)
-	full = false
+	wantRetryAfter(t, s.Name, got, 1)
+	advance(time.Second)
 	wantCharged(t, "with room again", l.do(post("key-secret")), false)
 }
 

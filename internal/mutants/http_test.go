@@ -71,6 +71,37 @@ var httpMutants = []mutant{
 		pkg:   door, test: "TestBusinessKeyBelongsToItsOperation",
 	},
 
+	// Quotas, suspicions, pages of other origins.
+	{
+		fault: "one tenant takes up what all may ask",
+		seen:  "TN-8: the adcp rules",
+		file:  "idemhttp/quota.go",
+		old:   `	t = q.tenants[scope]`,
+		new:   "\tscope = \"\"\n\tt = q.tenants[scope]",
+		pkg:   door, test: "TestQuotaOfRate",
+	},
+	{
+		fault: "a request that is over keeps its place",
+		file:  "idemhttp/quota.go",
+		old:   `	t.inFlight--`,
+		new:   "",
+		pkg:   door, test: "TestPlacesAreLeft",
+	},
+	{
+		fault: "a retry is suspected of being another attempt",
+		file:  "idemhttp/suspect.go",
+		old:   `before.sum != sum || before.id == id ||`,
+		new:   `before.sum != sum ||`,
+		pkg:   door, test: "TestNewKeyForEachAttempt/the same key, after it was released",
+	},
+	{
+		fault: "every page may read a replay",
+		file:  "idemhttp/cors.go",
+		old:   `	case slices.Contains(m.o.CORSOrigins, origin):`,
+		new:   `	case true:`,
+		pkg:   door, test: "TestExposedHeaders",
+	},
+
 	// What the handler itself is asked.
 	{
 		fault: "that nothing happened this time frees the key of the first",

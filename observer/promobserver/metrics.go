@@ -62,6 +62,7 @@ func resultOf(err error) result {
 // last bounds are the core's time-outs. Operations may call other services.
 var (
 	storeBuckets     = []float64{0.00001, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+	sizeBuckets      = []float64{0, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
 	operationBuckets = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
@@ -71,6 +72,7 @@ func (o *Observer) metrics() prometheus.Collector {
 	o.makeClaims(f)
 	o.makeOperations(f)
 	o.makeKeepers(f)
+	o.makeDoors(f)
 	return f
 }
 
@@ -90,6 +92,7 @@ func (o *Observer) makeClaims(f *family) {
 }
 
 func (o *Observer) makeOperations(f *family) {
+	o.answerSize = join(f, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "retrysafe_answer_bytes", Help: "Bytes that are kept of an answer, headers included.", Buckets: sizeBuckets}))
 	times := f.times("retrysafe_operation_seconds", "Seconds that an operation ran, by outcome: completed, unknown_answered (answered with a failure "+
 		"after which nobody knows), unknown or released (nothing happened). One that panicked is not among them.", operationBuckets, "outcome")
 	settled := f.counters("retrysafe_settled_total", "Operations whose recording ended, by outcome (as in retrysafe_operation_seconds, panics are unknown) and "+
@@ -110,7 +113,23 @@ func (o *Observer) makeKeepers(f *family) {
 	o.takenBack = f.counter("retrysafe_taken_back_total", "Claims whose answer never came and that stand no more, or were given up.")
 	o.takeBackErrors = f.counter("retrysafe_take_back_errors_total", "Looks after claims whose answer never came that failed themselves.")
 	resolved := f.counters("retrysafe_resolved_total", "Decisions of operators, by the state that followed: completed, or free (released or forgotten).", "state")
+	o.held = f.gauge("retrysafe_held", "Outcomes that are held as unknown, counted at each pass of the sweeper, up to 1000: each waits for a decision.")
 	o.completed, o.freed = resolved.WithLabelValues(retrysafe.Completed.String()), resolved.WithLabelValues(retrysafe.Free.String())
+}
+
+// refusals are the codes of what doors refuse before a claim, as docs/protocol.md explains them.
+var refusals = [...]string{"key-missing", "key-invalid", "scope-missing", "too-early", "body-too-large", "body-unreadable", "overloaded", "quota-exceeded", "loop-detected"}
+
+// makeDoors makes the metrics of what the doors do without a claim.
+func (o *Observer) makeDoors(f *family) {
+	refused := f.counters("retrysafe_refused_total", "Requests that were refused before any claim, by the code that their caller was told; other is a code that this observer does not know.", "code")
+	o.refused = map[string]prometheus.Counter{}
+	for _, code := range refusals {
+		o.refused[code] = refused.WithLabelValues(code)
+	}
+	o.refusedOther = refused.WithLabelValues("other")
+	o.passed = f.counter("retrysafe_passed_total", "Requests of a guarded method that carried no key, where none is required, and passed unguarded.")
+	o.suspected = f.counter("retrysafe_suspected_total", "Operations that another key of the same caller had asked for seconds before: a client may make a new key for each attempt.")
 }
 
 // A family is all metrics as one Collector, so that a registry takes all or none.

@@ -8,7 +8,7 @@
 // the values that the help texts name and no others: no key, no scope, nothing that a caller chooses. To
 // observe an event allocates nothing.
 //
-// Worth an alert: growth of retrysafe_settled_total{outcome="unknown"} (a person has to decide), of
+// Worth an alert: retrysafe_held above 0 and growth of retrysafe_settled_total{outcome="unknown"} (a person has to decide), of
 // retrysafe_claims_lost_total (an operation ran and somebody else had decided over it) and of the errors; and a
 // retrysafe_in_flight that does not come down.
 package promobserver
@@ -44,6 +44,12 @@ type Observer struct {
 	swept, sweepErrors        prometheus.Counter
 	takenBack, takeBackErrors prometheus.Counter
 	completed, freed          prometheus.Counter // by an operator
+	held                      prometheus.Gauge
+
+	answerSize        prometheus.Observer
+	refused           map[string]prometheus.Counter // by code; written by New alone
+	refusedOther      prometheus.Counter
+	passed, suspected prometheus.Counter
 }
 
 var _ retrysafe.Observer = (*Observer)(nil)
@@ -86,6 +92,14 @@ func (o *Observer) Observe(_ context.Context, e retrysafe.Event) {
 		countError(o.sweepErrors, e.Err)
 	case retrysafe.EventResolved:
 		o.observeResolved(e)
+	case retrysafe.EventHeld:
+		o.held.Set(float64(e.Count))
+	case retrysafe.EventRefused:
+		o.observeRefused(e)
+	case retrysafe.EventPassed:
+		o.passed.Inc()
+	case retrysafe.EventSuspected:
+		o.suspected.Inc()
 	}
 }
 
@@ -108,9 +122,20 @@ func (o *Observer) observeSettled(e retrysafe.Event) {
 	o.inFlight.Dec()
 	r := resultOf(e.Err)
 	o.settled[outcomeOf(e.State)][r].Inc()
+	if r == recorded && (e.State == retrysafe.Completed || e.State == retrysafe.UnknownAnswered) {
+		o.answerSize.Observe(float64(e.Size))
+	}
 	if r == lost {
 		o.lost.Inc()
 	}
+}
+
+func (o *Observer) observeRefused(e retrysafe.Event) {
+	if c, ok := o.refused[e.Code]; ok {
+		c.Inc()
+		return
+	}
+	o.refusedOther.Inc()
 }
 
 func (o *Observer) observeResolved(e retrysafe.Event) {
