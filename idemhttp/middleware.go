@@ -45,6 +45,7 @@ type Options struct {
 	MaxKey      int      // bytes of a key. Defaults to 255
 	MaxBody     int64    // bytes of a guarded request's body: a larger one is refused with 413. Defaults to 10 MiB
 	MaxBodies   int64    // bytes of all guarded bodies held at once: beyond, 503 and nothing runs. Defaults to 256 MiB, or to MaxBody if that is more
+	Bodies      *Bodies  // takes the place of MaxBodies, to share one bound with other Middlewares. Defaults to one of its own
 	MaxResponse int64    // bytes of an answer: a larger one is passed on, and not kept. Defaults to 1 MiB
 
 	// Headers of an answer are kept if they are listed here or in DefaultReplayHeaders; never those that
@@ -72,7 +73,6 @@ type Middleware struct {
 	scope    ScopeFunc
 	o        Options
 	replay   []string // headers that are kept
-	bodies   budget
 }
 
 // New returns a Middleware that keeps keys in e, each in the scope that scope finds.
@@ -90,7 +90,6 @@ func New(e *retrysafe.Executor, scope ScopeFunc, o *Options) (*Middleware, error
 	if err := e.Check(m.o.Policy, m.o.Recover); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
 	}
-	m.bodies.give(m.o.MaxBodies)
 	var err error
 	if m.replay, err = replayed(m.o.ReplayHeaders); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
@@ -123,8 +122,10 @@ func (o *Options) fill() error {
 	o.MaxKey = cmp.Or(o.MaxKey, 255)
 	o.MaxBody = min(cmp.Or(o.MaxBody, 10<<20), largest)
 	o.MaxResponse = min(cmp.Or(o.MaxResponse, 1<<20), largest)
-	o.MaxBodies = cmp.Or(o.MaxBodies, max(256<<20, o.MaxBody))
-	if o.MaxBodies < o.MaxBody {
+	if o.Bodies == nil {
+		o.Bodies = NewBodies(cmp.Or(o.MaxBodies, max(256<<20, o.MaxBody)))
+	}
+	if o.Bodies.whole < o.MaxBody {
 		return errors.New("MaxBodies must not be less than MaxBody: one body may be that large")
 	}
 	if o.BodyTimeout == 0 {
@@ -192,7 +193,7 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 		m.refuseBody(w, code)
 		return
 	}
-	defer m.bodies.give(int64(len(body)))
+	defer m.o.Bodies.give(int64(len(body)))
 	c := &call{middleware: m, next: next, r: r, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {
