@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -29,6 +30,12 @@ import (
 )
 
 type gatewayCmd struct {
+	Config      string `placeholder:"FILE" help:"A YAML file that says what flags and environment do not, and has routes (see docs/operate.md). SIGHUP reads it again."`
+	CheckConfig bool   `help:"Check flags, environment and file, print the routes, and end. Nothing is opened or written."`
+	JSON        bool   `name:"json" help:"With --check-config: print JSON."`
+
+	AllowAmbiguousPaths bool `help:"With routes: let guarded requests through whose path an upstream might take for another, like /a/../b. They may get round a route's rules."`
+
 	Upstream string `required:"" placeholder:"URL" help:"The API to guard, like http://127.0.0.1:9090."`
 	Listen   string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where callers connect. Default ${default}."`
 	Admin    string `default:"127.0.0.1:8081" placeholder:"ADDR" help:"Where operators connect: keys, metrics, health. Default ${default}."`
@@ -40,6 +47,7 @@ type gatewayCmd struct {
 	Retention  duration `default:"24h" help:"How long answers are kept and replayed. Default ${default}."`
 	Remember   duration `default:"720h" help:"How long keys are remembered after that: a retry then gets 410 and does not run again. 0s is off. Default ${default}."`
 	OnLeaseEnd string   `default:"hold" enum:"hold,rerun" help:"What becomes of a request whose gateway died: hold it as unknown, or rerun it (it may then take effect twice). Default ${default}."`
+
 	RecordWait duration `default:"10s" help:"How long an answer is held back until it is recorded. Default ${default}."`
 
 	ScopeHeader string   `placeholder:"NAME" help:"Header that names the tenant, set by a proxy in front. Keys of different tenants never meet. Without it all callers share one scope."`
@@ -63,10 +71,13 @@ type gatewayCmd struct {
 	AnswerKeys      string `placeholder:"FILE" help:"Keys that seal the answers that are kept, one a line, the first in use (see: retrysafe keys new --help). Without it answers are kept in clear."`
 	DocsBase        string `placeholder:"URL" help:"Where the links in error answers lead. Default: the project's pages."`
 	LogFormat       string `default:"text" enum:"text,json" help:"text or json, on stderr. Default ${default}."`
+
+	file  *configFile           // nil without --config
+	flags map[string]*kong.Flag // of the command line that this was read from
 }
 
 // Run serves until ctx ends, then drains.
-func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
+func (c *gatewayCmd) Run(ctx context.Context, s streams, again parsedAgain) error {
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go away; the gateway goes on
 	stdlog.SetOutput(io.Discard)   // net/http logs there what it did not expect, and quotes it
 	lines := newLogWriter(s.err)
@@ -77,7 +88,10 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
 	}
 	given, err := c.check()
 	if err != nil {
-		return err
+		return c.file.locate(err)
+	}
+	if c.CheckConfig {
+		return c.printChecked(s)
 	}
 	public, err := listen("--listen", c.Listen)
 	if err != nil {
@@ -98,6 +112,9 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return errors.Join(err, store.close())
 	}
+	if c.Config != "" {
+		defer g.followHangups(again)()
+	}
 	g.announce(s, public, operators)
 	return errors.Join(g.serve(ctx, public, operators, time.Duration(c.DrainTimeout)), store.close())
 }
@@ -107,6 +124,7 @@ type given struct {
 	upstream *url.URL
 	trusted  []netip.Prefix
 	keys     sealingKeys
+	routes   []gateway.Route
 }
 
 // check reads what the flags say before anything is opened.
@@ -141,8 +159,16 @@ func (c *gatewayCmd) check() (g given, err error) {
 	if err := admin.CheckHosts(c.AdminHost); err != nil {
 		return g, usage("--admin-host: %v", err)
 	}
-	g.keys, err = c.readKeys()
-	return g, err
+	if c.JSON && !c.CheckConfig {
+		return g, usage("--json: goes with --check-config only")
+	}
+	if g.keys, err = c.readKeys(); err != nil {
+		return g, err
+	}
+	if g.routes, err = c.gatewayRoutes(g.trusted); err != nil {
+		return g, err
+	}
+	return g, c.rehearse(g)
 }
 
 // sealingKeys are those of fingerprints and of answers.
@@ -175,7 +201,9 @@ func listen(flag, addr string) (net.Listener, error) {
 // A server is the assembled gateway.
 type server struct {
 	executor  *retrysafe.Executor
-	gateway   *gateway.Gateway
+	cmd       *gatewayCmd      // in force
+	bodies    *idemhttp.Bodies // bounds them across a reload too
+	front     front
 	admin     http.Handler
 	tokenFile string // of a token that was not given
 	shared    bool
@@ -196,10 +224,12 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 	} else if err != nil {
 		return nil, fmt.Errorf("--store %s: %w", c.Store, err)
 	}
-	s := &server{executor: executor, log: log, shared: c.ScopeHeader == "", required: c.RequireKey}
-	if s.gateway, err = gateway.New(executor, given.upstream, c.scope(given.trusted), c.gatewayOptions(log, given.trusted)); err != nil {
-		return nil, usage("%v", err)
+	s := &server{executor: executor, log: log, shared: c.ScopeHeader == "", required: c.RequireKey, cmd: c, bodies: idemhttp.NewBodies(int64(c.MaxBodies))}
+	g, err := c.gateway(executor, given, s.bodies, log)
+	if err != nil {
+		return nil, err
 	}
+	s.front.Store(g)
 	token, file, err := c.tokenOrNew()
 	if err != nil {
 		return nil, err
@@ -273,7 +303,7 @@ func (s *server) announce(to streams, public, operators net.Listener) {
 func (s *server) serve(ctx context.Context, public, operators net.Listener, drain time.Duration) error {
 	running, stop := context.WithCancel(context.Background())
 	defer stop()
-	front, back := newServer(s.gateway, s.log), newServer(s.admin, s.log)
+	front, back := newServer(&s.front, s.log), newServer(s.admin, s.log)
 	failed := make(chan error, 3)
 	go func() { failed <- front.Serve(public) }()
 	go func() { failed <- back.Serve(operators) }()
