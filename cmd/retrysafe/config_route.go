@@ -88,6 +88,9 @@ func (c *gatewayCmd) policyOf(from *routeConfig) *retrysafe.Policy {
 	p.Retention = time.Duration(from.retention.or(duration(p.Retention)))
 	p.Remember = time.Duration(from.remember.or(duration(p.Remember)))
 	p.OnLeaseEnd = leaseEnds[from.onLeaseEnd.or(c.OnLeaseEnd)]
+	if from.preset.value == presetStripe {
+		p.Remember = 0 // there a late retry is a first request
+	}
 	return &p
 }
 
@@ -113,7 +116,7 @@ func (r *reader) unsupported(c *routeConfig) {
 		said bool
 		at   position
 	}{
-		{"preset", c.preset.or(presetIETF) != presetIETF, c.preset.at},                    // idemhttp.Options.Preset, by ParsePreset; stripe: Policy.Remember is 0
+		{"preset", c.preset.or(presetIETF) != presetIETF, c.preset.at},                    // idemhttp.Options.Preset, by ParsePreset
 		{"key", c.key.at != position{}, c.key.at},                                         // idemhttp.Options.Key
 		{"fingerprint", c.fingerprint.mode.or(modeRaw) != modeRaw, c.fingerprint.mode.at}, // idemhttp.Options.Fingerprint
 		{"outcomes", c.outcomes.given, c.outcomes.at},                                     // idemhttp.Options.Outcomes

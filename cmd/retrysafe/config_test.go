@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/retrysafe/retrysafe"
 )
 
 // configFlags are the gateway's flags, for parseConfig.
@@ -255,6 +258,31 @@ func TestConfigPrecedence(t *testing.T) {
 		if got := g.file.flags[flag].used; got != want {
 			t.Errorf("%s: taken from the file: %v, want %v", flag, got, want)
 		}
+	}
+}
+
+// What a route does not say of its claims is as the flags say; stripe forgets.
+func TestRoutePolicy(t *testing.T) {
+	c := &gatewayCmd{Lease: duration(time.Second), Retention: duration(time.Minute), Remember: duration(time.Hour), OnLeaseEnd: endHold}
+	tests := []struct {
+		name, lines string
+		want        retrysafe.Policy
+	}{
+		{"nothing", "", retrysafe.Policy{Lease: time.Second, Retention: time.Minute, Remember: time.Hour}},
+		{"all", "lease: 2s\nretention: 2m\nremember: 2h\non-lease-end: rerun", retrysafe.Policy{OnLeaseEnd: retrysafe.Rerun, Lease: 2 * time.Second, Retention: 2 * time.Minute, Remember: 2 * time.Hour}},
+		{"remember nothing", "remember: 0s", retrysafe.Policy{Lease: time.Second, Retention: time.Minute}},
+		{"stripe", "preset: stripe", retrysafe.Policy{Lease: time.Second, Retention: time.Minute}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := parseConfig("f", inRoute(tt.lines), configFlags())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.policyOf(&f.routes[0]); *got != tt.want {
+				t.Errorf("policy of a route that says %q: got %+v, want %+v", tt.lines, *got, tt.want)
+			}
+		})
 	}
 }
 
