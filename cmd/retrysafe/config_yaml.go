@@ -49,15 +49,15 @@ type field struct {
 // parseYAML reads a file of one document. Of YAML it takes mappings, lists and scalars, and every scalar as the text
 // that stands there: what it means is for its reader to say.
 func parseYAML(text string) (n node, f *mistake) {
-	tokens := lexer.Tokenize(text)
-	if f := refuseTokens(tokens); f != nil {
-		return n, f
-	}
 	defer func() {
 		if recover() != nil { // a file must not end a gateway that serves, whatever the parser makes of it
 			f = &mistake{position{1, 1}, "the file cannot be read as YAML"}
 		}
 	}()
+	tokens := lexer.Tokenize(text)
+	if f := refuseTokens(tokens); f != nil {
+		return n, f
+	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // our reader tells of every duplicate
 	if err != nil {
 		f := mistake{position{1, 1}, "the file is no valid YAML: "}

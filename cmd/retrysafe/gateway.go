@@ -159,9 +159,6 @@ func (c *gatewayCmd) check() (g given, err error) {
 	if err := admin.CheckHosts(c.AdminHost); err != nil {
 		return g, usage("--admin-host: %v", err)
 	}
-	if c.JSON && !c.CheckConfig {
-		return g, usage("--json: goes with --check-config only")
-	}
 	if g.keys, err = c.readKeys(); err != nil {
 		return g, err
 	}
