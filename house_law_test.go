@@ -39,7 +39,7 @@ var importLaw = []lawRow{
 	// The doors.
 	{dir: "admin", ours: ". internal/...", tests: "github.com/chromedp"},
 	{dir: "batch", ours: ". internal/...", planned: true},
-	{dir: "gateway", ours: ". internal/... idemhttp"},
+	{dir: "gateway", ours: ". internal/... idemhttp", tech: "golang.org/x/net/http/httpguts"},                // a method that is given must be a token
 	{dir: "idemhttp", ours: ". internal/...", tech: "golang.org/x/net/http/httpguts golang.org/x/time/rate"}, // a header name that is given must be one; quotas
 	{dir: "inbox", ours: ". internal/...", planned: true},
 	{dir: "keyless", ours: ". internal/...", planned: true},
@@ -68,7 +68,7 @@ var importLaw = []lawRow{
 	{dir: "cache/ottercache", ours: ".", tech: "github.com/maypok86/otter/v2", planned: true},
 
 	// The programs put everything together.
-	{dir: "cmd/retrysafe", ours: "...", tech: "github.com/alecthomas/kong github.com/prometheus"},
+	{dir: "cmd/retrysafe", ours: "...", tech: "github.com/alecthomas/kong github.com/goccy/go-yaml github.com/prometheus"},
 	{dir: "examples/payments", ours: "...", tech: "modernc.org/sqlite"},
 	{dir: "examples/payments/cmd/payments", ours: "...", tech: "modernc.org/sqlite"},
 	{dir: "bench/...", ours: "...", tech: "..."}, // its own module: the peers are its dependencies, never ours

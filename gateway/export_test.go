@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"net/http"
 )
 
 // This file opens the gateway to the tests of package gateway_test, which stand outside.
@@ -23,4 +24,19 @@ func (g *Gateway) DialBy(dial func(ctx context.Context, network, addr string) (n
 // Trust has the gateway believe upstreams whose certificates are of roots.
 func (g *Gateway) Trust(roots *x509.CertPool) {
 	g.transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+}
+
+// RouteOf returns the name of the route that decides over r, "" for the gateway's own options, and whether r is refused
+// because its path is ambiguous.
+func (g *Gateway) RouteOf(r *http.Request) (name string, refused bool) {
+	by, why := g.choose(r)
+	if why != "" {
+		return "", true
+	}
+	for i := range g.branches {
+		if g.branches[i].Gateway == by {
+			return g.o.Routes[i].Name, false
+		}
+	}
+	return "", false
 }

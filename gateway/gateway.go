@@ -30,6 +30,12 @@ import (
 type Options struct {
 	Guard idemhttp.Options // of the middleware in front
 
+	Routes []Route // for some requests, in place of Guard. Defaults to none
+
+	// AllowAmbiguousPaths lets guarded methods through whose path an upstream might take for that of another route:
+	// with dot segments, say, or encoded letters. Off by default: with Routes they are refused, with 400.
+	AllowAmbiguousPaths bool
+
 	UpstreamTimeout time.Duration // for the upstream's next byte. Defaults to 60 s
 	DialTimeout     time.Duration // to connect, TLS included. Defaults to 5 s
 	WriteTimeout    time.Duration // for the caller to take the next 32 KiB of its answer. Defaults to 30 s
@@ -55,6 +61,8 @@ type Gateway struct {
 	plain      *httputil.ReverseProxy // for what is not guarded
 	pseudonym  string                 // in the Via header
 	keyHeaders []string               // that may carry a key
+	branches   []branch               // of the routes, in their order
+	guards     []string               // methods that are guarded somewhere
 	o          Options
 }
 
@@ -70,6 +78,12 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	if err := g.o.fill(); err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
 	}
+	if g.o.Guard.Bodies == nil {
+		g.o.Guard.Bodies = idemhttp.NewBodies(g.o.maxBodies())
+	}
+	if g.o.Guard.Quotas == nil {
+		g.o.Guard.Quotas = idemhttp.NewQuotas(g.o.Guard.Quota)
+	}
 	guard, err := idemhttp.New(e, scope, &g.o.Guard)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
@@ -78,7 +92,19 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	g.transport = newTransport(&g.o)
 	g.plain = g.reverseProxy()
 	g.guarded = guard.Handler(http.HandlerFunc(g.forward))
+	if err := g.branchOff(e, scope); err != nil {
+		return nil, fmt.Errorf("gateway: new: %w", err)
+	}
 	return g, nil
+}
+
+// maxBodies is the bound over all bodies: by default 256 MiB, or the largest body that may come if that is more.
+func (o *Options) maxBodies() int64 {
+	most := max(256<<20, o.Guard.MaxBody)
+	for _, r := range o.Routes {
+		most = max(most, r.Guard.MaxBody)
+	}
+	return cmp.Or(o.Guard.MaxBodies, min(most, 1<<40))
 }
 
 func checkUpstream(u *url.URL) error {
@@ -134,7 +160,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller := g.paced(w, r)
 	defer caller.begin() // for what the server has still to send when this returned
-	g.guarded.ServeHTTP(caller, r)
+	by, why := g.choose(r)
+	if why != "" {
+		g.refuseAmbiguous(caller, r, why)
+		return
+	}
+	by.guarded.ServeHTTP(caller, r)
 }
 
 // newTransport returns the client to the upstream: HTTP/1.1, connections that count what they write, no

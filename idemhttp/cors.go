@@ -17,18 +17,18 @@ var exposed = [...]string{replayedHeader, statusHeader, "Retry-After"}
 // ResponseHeaders returns the names of headers that the layer adds to answers: what a CORS layer exposes.
 func ResponseHeaders() []string { return exposed[:] }
 
-// checkOrigins refuses what no Origin header could be.
-func (o *Options) checkOrigins() error {
-	for _, origin := range o.CORSOrigins {
+// CheckOrigins refuses what no Origin header could be, as New does for Options.CORSOrigins.
+func CheckOrigins(origins []string, credentials bool) error {
+	for _, origin := range origins {
 		if origin == "*" {
-			if o.CORSCredentials {
-				return errors.New("CORSOrigins: * cannot be combined with credentials: name the origins")
+			if credentials {
+				return errors.New("* cannot be combined with credentials: name the origins")
 			}
 			continue
 		}
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.User != nil || u.Fragment != "" {
-			return fmt.Errorf("CORSOrigins: %q is no origin: want one like https://shop.example.com, without a slash at its end", origin)
+			return fmt.Errorf("%q is no origin: want one like https://shop.example.com, without a slash at its end", origin)
 		}
 	}
 	return nil

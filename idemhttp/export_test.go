@@ -5,7 +5,7 @@ const MaxTenants = maxTenants
 
 // Tenants returns how many it remembers now.
 func Tenants(m *Middleware) int {
-	m.quotas.mu.Lock()
-	defer m.quotas.mu.Unlock()
-	return len(m.quotas.tenants)
+	m.o.Quotas.mu.Lock()
+	defer m.o.Quotas.mu.Unlock()
+	return len(m.o.Quotas.tenants)
 }

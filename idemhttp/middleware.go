@@ -43,6 +43,7 @@ type Options struct {
 	MaxKey      int       // bytes of a key. Defaults to 255
 	MaxBody     int64     // bytes of a guarded request's body: a larger one is refused with 413. Defaults to 10 MiB
 	MaxBodies   int64     // bytes of all guarded bodies held at once: beyond, 503 and nothing runs. Defaults to 256 MiB, or to MaxBody if that is more
+	Bodies      *Bodies   // takes the place of MaxBodies, to share one bound with other Middlewares. Defaults to one of its own
 	MaxResponse int64     // bytes of an answer: a larger one is passed on, and not kept. Defaults to 1 MiB
 
 	// Headers of an answer are kept if they are listed here or in DefaultReplayHeaders; never those that
@@ -66,7 +67,8 @@ type Options struct {
 	// ReadTimeout. retrysafe.Off leaves deadlines alone.
 	BodyTimeout time.Duration
 
-	Quota Quota // of each scope. Defaults to none
+	Quota  Quota   // of each scope. Defaults to none
+	Quotas *Quotas // takes the place of Quota, to share one with other Middlewares
 
 	// Suspect is for how long the same request under another key is told as a client that makes a new key for each
 	// attempt: counted, and said in the log. Nothing is refused. Defaults to 10 s; Off looks for none.
@@ -92,8 +94,6 @@ type Middleware struct {
 	scope    ScopeFunc
 	o        Options
 	replay   []string // headers that are kept
-	bodies   budget
-	quotas   quotas
 
 	suspicions *suspicions // nil: switched off
 }
@@ -121,8 +121,6 @@ func New(e *retrysafe.Executor, scope ScopeFunc, o *Options) (*Middleware, error
 	if err := e.Check(m.o.Policy, recover); err != nil {
 		return nil, fmt.Errorf("idemhttp: new: %w", err)
 	}
-	m.bodies.give(m.o.MaxBodies)
-	m.quotas.Quota = m.o.Quota
 	if m.o.Suspect != retrysafe.Off {
 		m.suspicions = newSuspicions(m.o.Suspect)
 	}
@@ -155,7 +153,7 @@ func (o *Options) fill() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return cmp.Or(o.Key.fill(), o.fillLimits(), o.Quota.fill(), o.checkOutcomes(), o.checkOrigins())
+	return cmp.Or(o.Key.fill(), o.fillLimits(), o.Quota.check(), o.checkOutcomes(), CheckOrigins(o.CORSOrigins, o.CORSCredentials))
 }
 
 func (o *Options) fillLimits() error {
@@ -165,8 +163,13 @@ func (o *Options) fillLimits() error {
 	o.MaxKey = cmp.Or(o.MaxKey, 255)
 	o.MaxBody = min(cmp.Or(o.MaxBody, 10<<20), largest)
 	o.MaxResponse = min(cmp.Or(o.MaxResponse, 1<<20), largest)
-	o.MaxBodies = cmp.Or(o.MaxBodies, max(256<<20, o.MaxBody))
-	if o.MaxBodies < o.MaxBody {
+	if o.Quotas == nil {
+		o.Quotas = NewQuotas(o.Quota)
+	}
+	if o.Bodies == nil {
+		o.Bodies = NewBodies(cmp.Or(o.MaxBodies, max(256<<20, o.MaxBody)))
+	}
+	if o.Bodies.whole < o.MaxBody {
 		return errors.New("MaxBodies must not be less than MaxBody: one body may be that large")
 	}
 	if o.BodyTimeout == 0 {
@@ -251,7 +254,7 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 		m.rejectBody(w, r, code)
 		return
 	}
-	defer m.bodies.give(int64(len(body)))
+	defer m.o.Bodies.give(int64(len(body)))
 	m.execute(w, r, next, retrysafe.Key{Scope: scope, Name: name}, body)
 }
 
@@ -266,7 +269,7 @@ func (m *Middleware) guardByBody(w http.ResponseWriter, r *http.Request, next ht
 		m.rejectBody(w, r, code)
 		return
 	}
-	defer m.bodies.give(int64(len(body)))
+	defer m.o.Bodies.give(int64(len(body)))
 	name, missing, why := m.keyInBody(r, body)
 	switch {
 	case missing && !m.o.Required:
@@ -308,12 +311,12 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) (scope string
 
 // execute claims the key, has the handler run under it, and answers.
 func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.Handler, key retrysafe.Key, body []byte) {
-	t, after := m.quotas.enter(key.Scope)
+	t, after := m.o.Quotas.enter(key.Scope)
 	if after > 0 {
 		m.reject(w, r, problem.Answer{Code: problem.QuotaExceeded, RetryAfter: after})
 		return
 	}
-	defer m.quotas.leave(t)
+	defer m.o.Quotas.leave(t)
 	c := &call{middleware: m, next: next, r: r, key: key, fp: fingerprint(r, body), sent: body, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {

@@ -18,12 +18,9 @@ type Quota struct {
 	InFlight int     // requests under way at once; 0: no bound
 }
 
-func (q *Quota) fill() error {
+func (q Quota) check() error {
 	if q.Rate < 0 || q.Burst < 0 || q.InFlight < 0 || math.IsNaN(q.Rate) || math.IsInf(q.Rate, 0) {
 		return errors.New("Quota must be of finite numbers that are not negative")
-	}
-	if q.Burst == 0 {
-		q.Burst = int(min(max(math.Ceil(q.Rate), 1), math.MaxInt32))
 	}
 	return nil
 }
@@ -32,21 +29,29 @@ func (q *Quota) fill() error {
 // quota whole. What they are told does not change by that.
 const maxTenants = 10000
 
-// quotas are the scopes that were seen lately.
-type quotas struct {
+// Quotas counts what the scopes take, over all requests of the Middlewares that share it. Use NewQuotas.
+type Quotas struct {
 	Quota
 	mu      sync.Mutex
 	tenants map[string]*tenant
 }
 
+// NewQuotas returns Quotas that give each scope q.
+func NewQuotas(q Quota) *Quotas {
+	if q.Burst == 0 {
+		q.Burst = int(min(max(math.Ceil(q.Rate), 1), math.MaxInt32))
+	}
+	return &Quotas{Quota: q}
+}
+
 // A tenant is one scope. Nil is one without a quota.
 type tenant struct {
 	limiter  *rate.Limiter // nil: no rate
-	inFlight int           // guarded by the mu of quotas
+	inFlight int           // guarded by the mu of Quotas
 }
 
 // enter lets a request of a scope in, or says after how long it may come again. Who was let in leaves.
-func (q *quotas) enter(scope string) (t *tenant, after time.Duration) {
+func (q *Quotas) enter(scope string) (t *tenant, after time.Duration) {
 	if q.Rate == 0 && q.InFlight == 0 {
 		return nil, 0
 	}
@@ -70,7 +75,7 @@ func (q *quotas) enter(scope string) (t *tenant, after time.Duration) {
 	return t, 0
 }
 
-func (q *quotas) leave(t *tenant) {
+func (q *Quotas) leave(t *tenant) {
 	if t == nil {
 		return
 	}
@@ -80,7 +85,7 @@ func (q *quotas) leave(t *tenant) {
 }
 
 // add makes room for a scope and lets it in.
-func (q *quotas) add(scope string) *tenant {
+func (q *Quotas) add(scope string) *tenant {
 	if q.tenants == nil {
 		q.tenants = map[string]*tenant{}
 	}
@@ -96,7 +101,7 @@ func (q *quotas) add(scope string) *tenant {
 }
 
 // evict takes some scopes out: those at rest that it meets among a few, or else one that has nothing under way.
-func (q *quotas) evict() {
+func (q *Quotas) evict() {
 	var spare string
 	found, looked := false, 0
 	for scope, t := range q.tenants { // in random order

@@ -52,7 +52,7 @@ const (
 )
 
 // readBody reads the whole body, counting real bytes: a layer outside may have replaced the body, so that its
-// declared length is only a hint. What it returns was taken from m.bodies, and is the caller's to give back. What
+// declared length is only a hint. What it returns was taken from m.o.Bodies, and is the caller's to give back. What
 // is returned as a code is told to the client.
 func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) (b []byte, code problem.Code) {
 	if r.ContentLength > m.o.MaxBody {
@@ -68,7 +68,7 @@ func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) (b []byte,
 	var held int64
 	defer func() {
 		if code != "" {
-			m.bodies.give(held)
+			m.o.Bodies.give(held)
 		}
 	}()
 	hurry := m.hurry(w, r)
@@ -80,7 +80,7 @@ func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) (b []byte,
 		switch {
 		case int64(len(b)) > m.o.MaxBody:
 			return nil, problem.BodyTooLarge
-		case !m.bodies.take(int64(n)):
+		case !m.o.Bodies.take(int64(n)):
 			return nil, problem.Overloaded
 		}
 		held += int64(n)
@@ -104,10 +104,21 @@ func growth(have, declared int64) int {
 	return int(max(have, bytes.MinRead))
 }
 
-// A budget is how many bytes of bodies may still come, over all requests together.
-type budget struct{ left atomic.Int64 }
+// Bodies bounds the request bodies that are held at once, over all requests of the Middlewares that share it. Use
+// NewBodies.
+type Bodies struct {
+	whole int64
+	left  atomic.Int64 // how many bytes may still come
+}
 
-func (b *budget) take(n int64) bool {
+// NewBodies returns a bound of so many bytes.
+func NewBodies(bytes int64) *Bodies {
+	b := &Bodies{whole: bytes}
+	b.give(bytes)
+	return b
+}
+
+func (b *Bodies) take(n int64) bool {
 	for {
 		left := b.left.Load()
 		if left < n {
@@ -119,7 +130,7 @@ func (b *budget) take(n int64) bool {
 	}
 }
 
-func (b *budget) give(n int64) { b.left.Add(n) }
+func (b *Bodies) give(n int64) { b.left.Add(n) }
 
 // A hurry has the next byte of a body come in time: by the layer's time-out and, as a whole, by the server's own,
 // which must not be extended. The deadline is set before each read and never taken back: net/http does that once

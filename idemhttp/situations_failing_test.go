@@ -289,6 +289,23 @@ func playLoop(t *testing.T, s problem.Situation) {
 	wantRow(t, s, answered(g, post("key-secret")), 508)
 }
 
+// playAmbiguous has a gateway with a route, and spells its path in another way.
+func playAmbiguous(t *testing.T, s problem.Situation) {
+	l := newLab(t, setup{}, charged)
+	u, err := url.Parse("http://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.New(l.executor, u, idemhttp.SharedScope, &gateway.Options{Routes: []gateway.Route{{Path: "/charges", Guard: idemhttp.Options{Required: true}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := post("key-secret")
+	r.URL.Path, r.URL.RawPath = "/charges", "/%63harges"
+	wantRow(t, s, answered(g, r), 400)
+	l.wantRuns(t, 0)
+}
+
 // brokenOff is the end of a body whose sender went away.
 type brokenOff struct{}
 

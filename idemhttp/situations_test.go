@@ -71,6 +71,7 @@ func allScenarios() map[string]scenario {
 		"sent in TLS early data (`Early-Data`)":                                                       {play: playTooEarly},
 		"no room for more request bodies at once":                                                     {play: playOverloaded},
 		"the gateway's upstream leads back to it":                                                     {play: playLoop},
+		"path that can be read in more than one way (a gateway with routes)":                          {play: playAmbiguous},
 	}
 }
 

@@ -218,6 +218,7 @@ func TestNewRefuses(t *testing.T) {
 		{"MaxBody", e, idemhttp.SharedScope, &idemhttp.Options{MaxBody: -1}},
 		{"MaxResponse", e, idemhttp.SharedScope, &idemhttp.Options{MaxResponse: -1}},
 		{"MaxBodies", e, idemhttp.SharedScope, &idemhttp.Options{MaxBodies: -1}},
+		{"Bodies below MaxBody", e, idemhttp.SharedScope, &idemhttp.Options{MaxBody: 2, Bodies: idemhttp.NewBodies(1)}},
 		{"MaxBodies below MaxBody", e, idemhttp.SharedScope, &idemhttp.Options{MaxBody: 2, MaxBodies: 1}},
 		{"BodyTimeout", e, idemhttp.SharedScope, &idemhttp.Options{BodyTimeout: -2}},
 		{"Wait", e, idemhttp.SharedScope, &idemhttp.Options{Wait: -1}},

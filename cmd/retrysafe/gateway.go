@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -29,25 +30,38 @@ import (
 )
 
 type gatewayCmd struct {
+	Config      string `placeholder:"FILE" help:"A YAML file that says what flags and environment do not, and has routes (see docs/operate.md). SIGHUP reads it again."`
+	CheckConfig bool   `help:"Check flags, environment and file, print the routes, and end. Nothing is opened or written."`
+	JSON        bool   `name:"json" help:"With --check-config: print JSON."`
+
+	AllowAmbiguousPaths bool `help:"With routes: let guarded requests through whose path an upstream might take for another, like /a/../b. They may get round a route's rules."`
+
 	Upstream string `required:"" placeholder:"URL" help:"The API to guard, like http://127.0.0.1:9090."`
 	Listen   string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where callers connect. Default ${default}."`
 	Admin    string `default:"127.0.0.1:8081" placeholder:"ADDR" help:"Where operators connect: keys, metrics, health. Default ${default}."`
 	Store    string `default:"pebble:./retrysafe-data" placeholder:"STORE" help:"Where keys are kept: pebble:DIR in a folder of this machine, which one gateway uses at a time; memory: forgets them when the gateway ends. Default ${default}."`
 
-	Preset     string    `default:"ietf" enum:"ietf,ietf-strict,stripe" help:"How keys are written and refusals look: ietf (quoted or bare), ietf-strict (quoted), or stripe. Default ${default}."`
-	RequireKey bool      `help:"Refuse POST and PATCH without a key, with 400. Without it they pass unguarded."`
-	Wait       duration  `default:"0s" help:"How long a retry waits for the first attempt before it gets 409. Default ${default}."`
-	Lease      duration  `default:"30s" help:"How long a claim stands without a sign of life of its gateway. Default ${default}."`
-	Retention  duration  `default:"24h" help:"How long answers are kept and replayed. Default ${default}."`
-	Remember   *duration `placeholder:"720h" help:"How long keys are remembered after that: a retry then gets 410 and does not run again. 0s is off. Default 720h; 0s with --preset stripe."`
-	OnLeaseEnd string    `default:"hold" enum:"hold,rerun" help:"What becomes of a request whose gateway died: hold it as unknown, or rerun it (it may then take effect twice). Default ${default}."`
-	RecordWait duration  `default:"10s" help:"How long an answer is held back until it is recorded. Default ${default}."`
+	Preset     string   `default:"ietf" enum:"ietf,ietf-strict,stripe" help:"How keys are written and refusals look: ietf (quoted or bare), ietf-strict (quoted), or stripe. Default ${default}."`
+	RequireKey bool     `help:"Refuse POST and PATCH without a key, with 400. Without it they pass unguarded."`
+	Wait       duration `default:"0s" help:"How long a retry waits for the first attempt before it gets 409. Default ${default}."`
+	Lease      duration `default:"30s" help:"How long a claim stands without a sign of life of its gateway. Default ${default}."`
+	Retention  duration `default:"24h" help:"How long answers are kept and replayed. Default ${default}."`
+	Remember   optional `placeholder:"720h" help:"How long keys are remembered after that: a retry then gets 410 and does not run again. 0s is off. Default 720h; 0s with --preset stripe."`
+	OnLeaseEnd string   `default:"hold" enum:"hold,rerun" help:"What becomes of a request whose gateway died: hold it as unknown, or rerun it (it may then take effect twice). Default ${default}."`
+	RecordWait duration `default:"10s" help:"How long an answer is held back until it is recorded. Default ${default}."`
 
 	ScopeHeader string   `placeholder:"NAME" help:"Header that names the tenant, set by a proxy in front. Keys of different tenants never meet. Without it all callers share one scope."`
 	TrustProxy  []string `placeholder:"CIDR" help:"Networks whose scope and X-Forwarded-* headers are believed. Default: this machine."`
 	MaxBody     size     `default:"10MiB" help:"Largest body of a guarded request. Default ${default}."`
 	MaxBodies   size     `default:"256MiB" help:"Largest sum of the bodies of guarded requests under way. Beyond it requests get 503, and nothing of them runs. Default ${default}."`
 	MaxResponse size     `default:"1MiB" help:"Largest answer that is kept. A larger one is passed on; retries are told that it was not kept. Default ${default}."`
+
+	QuotaRate     float64 `default:"0" placeholder:"N" help:"How many requests with a key one tenant may send a second, over time; more get 429, and nothing of them runs. 0 is no bound. Default ${default}."`
+	QuotaBurst    int     `default:"0" placeholder:"N" help:"How many of them at once, after a rest. 0 is one second's worth. Default ${default}."`
+	QuotaInFlight int     `default:"0" placeholder:"N" help:"How many of one tenant may be under way at once. 0 is no bound. Default ${default}."`
+
+	CORSOrigin      []string `name:"cors-origin" placeholder:"ORIGIN" help:"Origin whose pages may read replays and refusals, like https://shop.example.com, or *. On first answers the upstream says so."`
+	CORSCredentials bool     `name:"cors-credentials" help:"Let those pages send cookies."`
 
 	MaxConnections int      `default:"10000" placeholder:"N" help:"How many connections callers may hold open; further ones wait. Default ${default}."`
 	BodyTimeout    duration `default:"30s" help:"How long to wait for the next byte of a request's body. Default ${default}."`
@@ -64,10 +78,13 @@ type gatewayCmd struct {
 	AnswerKeys      string `placeholder:"FILE" help:"Keys that seal the answers that are kept, one a line, the first in use (see: retrysafe keys new --help). Without it answers are kept in clear."`
 	DocsBase        string `placeholder:"URL" help:"Where the links in error answers lead. Default: the project's pages."`
 	LogFormat       string `default:"text" enum:"text,json" help:"text or json, on stderr. Default ${default}."`
+
+	file  *configFile           // nil without --config
+	flags map[string]*kong.Flag // of the command line that this was read from
 }
 
 // Run serves until ctx ends, then drains.
-func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
+func (c *gatewayCmd) Run(ctx context.Context, s streams, again parsedAgain) error {
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go away; the gateway goes on
 	stdlog.SetOutput(io.Discard)   // net/http logs there what it did not expect, and quotes it
 	lines := newLogWriter(s.err)
@@ -78,7 +95,10 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
 	}
 	given, err := c.check()
 	if err != nil {
-		return err
+		return c.file.locate(err)
+	}
+	if c.CheckConfig {
+		return c.printChecked(s)
 	}
 	public, err := listen("--listen", c.Listen)
 	if err != nil {
@@ -99,6 +119,9 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return errors.Join(err, store.close())
 	}
+	if c.Config != "" {
+		defer g.followHangups(again)()
+	}
 	g.announce(s, public, operators)
 	return errors.Join(g.serve(ctx, public, operators, time.Duration(c.DrainTimeout)), store.close())
 }
@@ -108,6 +131,7 @@ type given struct {
 	upstream *url.URL
 	trusted  []netip.Prefix
 	keys     sealingKeys
+	routes   []gateway.Route
 }
 
 // check reads what the flags say before anything is opened.
@@ -136,14 +160,25 @@ func (c *gatewayCmd) check() (g given, err error) {
 	if c.MaxBodies < c.MaxBody {
 		return g, usage("--max-bodies: want at least --max-body: one body may be that large")
 	}
+	if c.QuotaRate < 0 || c.QuotaRate > 1e9 || c.QuotaBurst < 0 || c.QuotaInFlight < 0 {
+		return g, usage("--quota-rate, --quota-burst, --quota-in-flight: want 0 or more, and a rate of at most 1e9")
+	}
+	if err := idemhttp.CheckOrigins(c.CORSOrigin, c.CORSCredentials); err != nil {
+		return g, usage("--cors-origin: %v", err)
+	}
 	if _, err := c.token(); err != nil {
 		return g, err
 	}
 	if err := admin.CheckHosts(c.AdminHost); err != nil {
 		return g, usage("--admin-host: %v", err)
 	}
-	g.keys, err = c.readKeys()
-	return g, err
+	if g.keys, err = c.readKeys(); err != nil {
+		return g, err
+	}
+	if g.routes, err = c.gatewayRoutes(g.trusted); err != nil {
+		return g, err
+	}
+	return g, c.rehearse(g)
 }
 
 // sealingKeys are those of fingerprints and of answers.
@@ -176,10 +211,12 @@ func listen(flag, addr string) (net.Listener, error) {
 // A server is the assembled gateway.
 type server struct {
 	executor  *retrysafe.Executor
-	gateway   *gateway.Gateway
+	cmd       *gatewayCmd // in force
+	shares    shared      // bounds that count across a reload too
+	front     front
 	admin     http.Handler
 	tokenFile string // of a token that was not given
-	shared    bool
+	oneScope  bool
 	required  bool
 	log       *slog.Logger
 }
@@ -197,10 +234,12 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 	} else if err != nil {
 		return nil, fmt.Errorf("--store %s: %w", c.Store, err)
 	}
-	s := &server{executor: executor, log: log, shared: c.ScopeHeader == "", required: c.RequireKey}
-	if s.gateway, err = gateway.New(executor, given.upstream, c.scope(given.trusted), c.gatewayOptions(executor, log, given.trusted)); err != nil {
-		return nil, usage("%v", err)
+	s := &server{executor: executor, log: log, oneScope: c.ScopeHeader == "", required: c.RequireKey, cmd: c, shares: c.shared()}
+	g, err := c.gateway(executor, given, s.shares, log)
+	if err != nil {
+		return nil, err
 	}
+	s.front.Store(g)
 	token, file, err := c.tokenOrNew()
 	if err != nil {
 		return nil, err
@@ -216,7 +255,7 @@ func (c *gatewayCmd) executor(store retrysafe.Store, keys sealingKeys, log *slog
 		return nil, err
 	}
 	o := &retrysafe.Options{
-		Lease: time.Duration(c.Lease), Retention: time.Duration(c.Retention), Remember: c.remember(),
+		Lease: time.Duration(c.Lease), Retention: time.Duration(c.Retention), Remember: cmp.Or(c.remember(), retrysafe.Off),
 		RecordWait: time.Duration(c.RecordWait), FingerprintKeys: keys.fingerprints, AnswerKeys: keys.answers, Observer: observer, Logger: log,
 	}
 	if c.OnLeaseEnd == "rerun" {
@@ -225,21 +264,15 @@ func (c *gatewayCmd) executor(store retrysafe.Store, keys sealingKeys, log *slog
 	return retrysafe.New(store, o)
 }
 
-// remember is what --remember says, or the preset.
+// remember is how long keys are remembered after their answers: what --remember says, or else the preset.
 func (c *gatewayCmd) remember() time.Duration {
 	switch {
-	case c.Remember == nil && c.Preset == idemhttp.Stripe.String():
-		return retrysafe.Off
-	case c.Remember == nil:
-		return 0 // the default
+	case c.Remember.given:
+		return time.Duration(c.Remember.value)
+	case c.Preset == idemhttp.Stripe.String():
+		return 0
 	}
-	return cmp.Or(time.Duration(*c.Remember), retrysafe.Off)
-}
-
-// policy is what the flags say of claims, so that --remember counts more than the preset.
-func (c *gatewayCmd) policy(e *retrysafe.Executor) *retrysafe.Policy {
-	p := e.Policy() // with --remember in it
-	return &p
+	return 30 * 24 * time.Hour
 }
 
 func (c *gatewayCmd) scope(trusted []netip.Prefix) idemhttp.ScopeFunc {
@@ -252,11 +285,11 @@ func (c *gatewayCmd) scope(trusted []netip.Prefix) idemhttp.ScopeFunc {
 	return gateway.HeaderScope(c.ScopeHeader, trusted)
 }
 
-func (c *gatewayCmd) gatewayOptions(e *retrysafe.Executor, log *slog.Logger, trusted []netip.Prefix) *gateway.Options {
+func (c *gatewayCmd) gatewayOptions(log *slog.Logger, trusted []netip.Prefix) *gateway.Options {
 	preset, _ := idemhttp.ParsePreset(c.Preset) // an enum
 	return &gateway.Options{
-		Guard: idemhttp.Options{Preset: preset, Policy: c.policy(e), Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
-			MaxBodies: int64(c.MaxBodies), BodyTimeout: time.Duration(c.BodyTimeout), MaxResponse: int64(c.MaxResponse), DocsBase: c.DocsBase, Logger: log},
+		Guard: idemhttp.Options{Preset: preset, Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
+			MaxBodies: int64(c.MaxBodies), BodyTimeout: time.Duration(c.BodyTimeout), MaxResponse: int64(c.MaxResponse), CORSOrigins: c.CORSOrigin, CORSCredentials: c.CORSCredentials, DocsBase: c.DocsBase, Logger: log},
 		UpstreamTimeout: time.Duration(c.UpstreamTimeout), WriteTimeout: time.Duration(c.WriteTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: trusted, Logger: log,
 	}
 }
@@ -274,7 +307,7 @@ func checkDocsBase(base string) error {
 
 // announce says, on stderr, that the gateway is ready, and what an operator should know.
 func (s *server) announce(to streams, public, operators net.Listener) {
-	if s.shared {
+	if s.oneScope {
 		fmt.Fprintln(to.err, "retrysafe: all callers share one scope: set --scope-header if they must not see each other's keys")
 	}
 	if !s.required {
@@ -292,7 +325,7 @@ func (s *server) announce(to streams, public, operators net.Listener) {
 func (s *server) serve(ctx context.Context, public, operators net.Listener, drain time.Duration) error {
 	running, stop := context.WithCancel(context.Background())
 	defer stop()
-	front, back := newServer(s.gateway, s.log), newServer(s.admin, s.log)
+	front, back := newServer(&s.front, s.log), newServer(s.admin, s.log)
 	failed := make(chan error, 3)
 	go func() { failed <- front.Serve(public) }()
 	go func() { failed <- back.Serve(operators) }()

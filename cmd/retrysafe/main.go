@@ -54,13 +54,13 @@ Every flag can also be set by an environment variable, named in brackets. Durati
 // run is the program: it returns the exit status. Tests call it too.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) {
 	var c cli
-	type exit int
-	parser, err := kong.New(&c, kong.Name("retrysafe"), kong.Description(description), kong.Writers(stdout, stderr),
-		kong.DefaultEnvars("RETRYSAFE"), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(n int) { panic(exit(n)) }),
-		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(streams{stdin, stdout, stderr}), kong.NamedMapper("redacted", redactedMapper{}))
-	if err != nil {
-		panic(err) // the command line itself is malformed: a test parses it
+	again := func() (*gatewayCmd, error) {
+		var c cli
+		_, err := newParser(&c).Parse(args)
+		return &c.Gateway, err
 	}
+	parser := newParser(&c, kong.Writers(stdout, stderr), kong.Exit(func(n int) { panic(exit(n)) }),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(streams{stdin, stdout, stderr}, parsedAgain{again}))
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
@@ -71,11 +71,31 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 	}()
 	command, err := parser.Parse(args)
+	if _, ok := errors.AsType[*configError](err); ok {
+		return report(stderr, err)
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "retrysafe: %s\n", usageText(err))
 		return exitUsage
 	}
 	return report(stderr, command.Run())
+}
+
+// exit carries the status with which kong would end the process.
+type exit int
+
+// parsedAgain reads the command line again, and the file that it names as it is now.
+type parsedAgain struct {
+	gateway func() (*gatewayCmd, error)
+}
+
+func newParser(c *cli, options ...kong.Option) *kong.Kong {
+	parser, err := kong.New(c, append(options, kong.Name("retrysafe"), kong.Description(description), kong.DefaultEnvars("RETRYSAFE"),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.NamedMapper("redacted", redactedMapper{}))...)
+	if err != nil {
+		panic(err) // the command line itself is malformed: a test parses it
+	}
+	return parser
 }
 
 // usageText is a parse error as one line that says where to read on.
@@ -89,10 +109,17 @@ func usageText(err error) string {
 	return fmt.Sprintf("%s (see: %s)", oneLine(err.Error()), help)
 }
 
-// report prints an error as one line and returns the exit status it asks for.
+// report prints an error as one line, or what is wrong with a file as a line each, and returns the exit status it
+// asks for.
 func report(stderr io.Writer, err error) int {
 	if err == nil {
 		return exitOK
+	}
+	if e, ok := errors.AsType[*configError](err); ok {
+		for _, line := range e.lines() {
+			fmt.Fprintf(stderr, "retrysafe: %s\n", line)
+		}
+		return exitUsage
 	}
 	fmt.Fprintf(stderr, "retrysafe: %s\n", oneLine(err.Error()))
 	if _, ok := errors.AsType[*usageError](err); ok {

@@ -14,9 +14,9 @@ type process struct {
 	cmd *exec.Cmd
 }
 
-func startProcess(t *testing.T, upstream string) *process {
+func startProcess(t *testing.T, upstream string, flags ...string) *process {
 	t.Helper()
-	cmd := exec.Command("retrysafe", "gateway", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	cmd := exec.Command("retrysafe", append([]string{"gateway", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, flags...)...)
 	cmd.Env = append(cmd.Environ(), "RETRYSAFE_ADMIN_TOKEN="+token, "RETRYSAFE_STORE=pebble:"+t.TempDir())
 	p := startCommand(t, cmd)
 	p.awaitReady(t)

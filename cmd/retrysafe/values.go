@@ -25,6 +25,17 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// An optional is a duration that may be left out, where zero says something else.
+type optional struct {
+	given bool
+	value duration
+}
+
+func (o *optional) UnmarshalText(text []byte) error {
+	o.given = true
+	return o.value.UnmarshalText(text)
+}
+
 func parseDuration(s string) (time.Duration, bool) {
 	var days time.Duration
 	if n, rest, ok := strings.Cut(s, "d"); ok {

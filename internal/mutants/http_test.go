@@ -149,14 +149,14 @@ var httpMutants = []mutant{
 	{
 		fault: "the bodies of all requests together have no bound",
 		file:  "idemhttp/request.go",
-		old:   "case !m.bodies.take(int64(n)):",
-		new:   "case !m.bodies.take(0):",
+		old:   "case !m.o.Bodies.take(int64(n)):",
+		new:   "case !m.o.Bodies.take(0):",
 		pkg:   door, test: "TestSituations/no room for more request bodies at once",
 	},
 	{
 		fault: "a body that was refused keeps its room",
 		file:  "idemhttp/request.go",
-		old:   "\t\t\tm.bodies.give(held)\n",
+		old:   "\t\t\tm.o.Bodies.give(held)\n",
 		new:   "",
 		pkg:   door, test: "TestBodyStopsComing",
 	},

@@ -35,6 +35,7 @@ const (
 	Overloaded          Code = "overloaded"
 	TooEarly            Code = "too-early"
 	LoopDetected        Code = "loop-detected"
+	PathAmbiguous       Code = "path-ambiguous"
 )
 
 // The titles of the three cases that the draft names are its own (draft-07, 2.7): clients match on them.
@@ -58,6 +59,7 @@ var kinds = map[Code]struct {
 	Overloaded:          {http.StatusServiceUnavailable, "Too many request bodies at once", "Nothing was done: send the same request with the same key again."},
 	TooEarly:            {http.StatusTooEarly, "The request came in early data", "Somebody on the way could send it again. Nothing was done: send the same request with the same key again, when the TLS handshake is complete."},
 	LoopDetected:        {http.StatusLoopDetected, "The service behind this gateway leads back to it", "The request came back to the gateway that forwarded it. It was not forwarded again."},
+	PathAmbiguous:       {http.StatusBadRequest, "The path can be read in more than one way", "The service behind this gateway might take it for another path, with other rules. Nothing was done: write the path in its plain form."},
 	BodyUnreadable:      {http.StatusBadRequest, "The request body could not be read whole", "Nothing was done: send the whole request with the same key again."},
 }
 

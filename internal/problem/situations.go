@@ -42,6 +42,7 @@ var Situations = []Situation{
 	{"sent in TLS early data (`Early-Data`)", "425", TooEarly, "", "retry, same key, after the handshake; nothing ran", "sending", "RFC 8470 5.2"},
 	{"no room for more request bodies at once", "503", Overloaded, "`Retry-After`", "retry, same key; nothing ran", "sending", "ours"},
 	{"the gateway's upstream leads back to it", "508", LoopDetected, "", "stop, tell a person", "outcome_unknown", "RFC 9110 7.6.3; RFC 5842 7.2"},
+	{"path that can be read in more than one way (a gateway with routes)", "400", PathAmbiguous, "", "stop", "rejected", "RFC 3986 6.2; ours"},
 	{"body broke off, or stopped coming", "400", BodyUnreadable, "", "retry, same key; nothing ran", "sending", "RFC 9112 8"},
 }
 
