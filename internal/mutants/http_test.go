@@ -116,7 +116,7 @@ var httpMutants = []mutant{
 	{
 		fault: "the method is no part of the fingerprint",
 		seen:  "FP-8: nensii21/devlink#1195",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/fingerprint.go",
 		old:   `r.Method, r.URL.EscapedPath(), `,
 		new:   `r.URL.EscapedPath(), `,
 		pkg:   door, test: "TestFingerprint/FP-8 another method",
@@ -124,14 +124,14 @@ var httpMutants = []mutant{
 	{
 		fault: "the path is no part of the fingerprint",
 		seen:  "FP-11: fullstackhero/docs#240",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/fingerprint.go",
 		old:   `r.Method, r.URL.EscapedPath(), `,
 		new:   `r.Method, `,
 		pkg:   door, test: "TestFingerprint/FP-11 another member of a collection",
 	},
 	{
 		fault: "the path is decoded before it is compared",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/fingerprint.go",
 		old:   `r.Method, r.URL.EscapedPath(), `,
 		new:   `r.Method, r.URL.Path, `,
 		pkg:   door, test: "TestFingerprint/GW-7 an encoded slash",
@@ -139,14 +139,14 @@ var httpMutants = []mutant{
 	{
 		fault: "the query is no part of the fingerprint",
 		seen:  "FP-10: LabsCrypt/remitlend#1680",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/fingerprint.go",
 		old:   `r.URL.RawQuery, `,
 		new:   ``,
 		pkg:   door, test: "TestFingerprint/FP-10 another value in the query",
 	},
 	{
 		fault: "the media type is no part of the fingerprint",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/fingerprint.go",
 		old:   `, mediaType(r.Header["Content-Type"])}`,
 		new:   `}`,
 		pkg:   door, test: "TestFingerprint/another media type",
@@ -154,7 +154,7 @@ var httpMutants = []mutant{
 	{
 		fault: "a boundary made anew is another request",
 		seen:  "FP-16: chatvector-ai/chatvector-ai#520",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/fingerprint.go",
 		old:   `mediaType(r.Header["Content-Type"])}`,
 		new:   `r.Header.Get("Content-Type")}`,
 		pkg:   door, test: "TestFingerprint/FP-16 another boundary is no other type",
@@ -162,14 +162,14 @@ var httpMutants = []mutant{
 	{
 		fault: "the body is no part of the fingerprint",
 		seen:  "FP-8: ArcadeData/arcadedb#5023",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/fingerprint.go",
 		old:   "\th.h.Write(body)\n",
 		new:   "",
 		pkg:   door, test: "TestFingerprint/FP-8 another byte of the body",
 	},
 	{
 		fault: "the parts of a request run together",
-		file:  "idemhttp/request.go",
+		file:  "idemhttp/fingerprint.go",
 		old:   `uint64(len(part))), part...)`,
 		new:   `uint64(len(part)))[:len(h.head)], part...)`,
 		pkg:   door, test: "TestBordersBetweenThePartsOfARequest",
