@@ -47,6 +47,8 @@ type Options struct {
 	MaxBodies   int64    // bytes of all guarded bodies held at once: beyond, 503 and nothing runs. Defaults to 256 MiB, or to MaxBody if that is more
 	MaxResponse int64    // bytes of an answer: a larger one is passed on, and not kept. Defaults to 1 MiB
 
+	Fingerprint FingerprintFunc // by which a reused key is told from a retry. Defaults to RawFingerprint
+
 	// Headers of an answer are kept if they are listed here or in DefaultReplayHeaders; never those that
 	// belong to one exchange, like Set-Cookie: New refuses them.
 	ReplayHeaders []string
@@ -137,6 +139,9 @@ func (o *Options) fill() error {
 		o.DocsBase = DefaultDocsBase
 	}
 	o.DocsBase = strings.TrimSuffix(o.DocsBase, "/")
+	if o.Fingerprint == nil {
+		o.Fingerprint = RawFingerprint
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -193,6 +198,11 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	defer m.bodies.give(int64(len(body)))
+	fp, err := m.o.Fingerprint(r, body)
+	if err != nil { // not logged: it may repeat what was sent
+		m.refuseBody(w, problem.BodyUnreadable)
+		return
+	}
 	c := &call{middleware: m, next: next, r: r, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {
@@ -200,7 +210,7 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	c.body.r.Reset(body)
 	req := retrysafe.Request{
-		Key: retrysafe.Key{Scope: scope, Name: name}, Fingerprint: fingerprint(r, body),
+		Key: retrysafe.Key{Scope: scope, Name: name}, Fingerprint: fp,
 		Policy: m.o.Policy, Recover: m.o.Recover, Wait: m.o.Wait, Detached: true,
 	}
 	result, err := m.executor.Execute(r.Context(), req, c.run)
