@@ -46,6 +46,8 @@ type Options struct {
 	Bodies      *Bodies   // takes the place of MaxBodies, to share one bound with other Middlewares. Defaults to one of its own
 	MaxResponse int64     // bytes of an answer: a larger one is passed on, and not kept. Defaults to 1 MiB
 
+	Fingerprint FingerprintFunc // by which a reused key is told from a retry. Defaults to RawFingerprint
+
 	// Headers of an answer are kept if they are listed here or in DefaultReplayHeaders; never those that
 	// belong to one exchange, like Set-Cookie: New refuses them.
 	ReplayHeaders []string
@@ -150,6 +152,9 @@ func (o *Options) fill() error {
 		o.DocsBase = DefaultDocsBase
 	}
 	o.DocsBase = strings.TrimSuffix(o.DocsBase, "/")
+	if o.Fingerprint == nil {
+		o.Fingerprint = RawFingerprint
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -317,32 +322,40 @@ func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.H
 		return
 	}
 	defer m.o.Quotas.leave(t)
-	c := &call{middleware: m, next: next, r: r, key: key, fp: fingerprint(r, body), sent: body, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
+	fp, err := m.o.Fingerprint(r, body)
+	if err != nil { // not logged: it may repeat what was sent
+		m.rejectBody(w, r, problem.BodyUnreadable)
+		return
+	}
+	c := &call{middleware: m, next: next, r: r, key: key, fp: fp, sent: body, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {
 		c.w.outer = h.Clone()
 	}
-	req := retrysafe.Request{
-		Key: key, Fingerprint: c.fp,
-		Policy: m.o.Policy, Recover: m.o.Recover, Wait: m.o.Wait, Detached: true,
-	}
+	c.conclude(w)
+}
+
+// conclude executes the call, and answers.
+func (c *call) conclude(w http.ResponseWriter) {
+	m := c.middleware
+	req := retrysafe.Request{Key: c.key, Fingerprint: c.fp, Policy: m.o.Policy, Recover: m.o.Recover, Wait: m.o.Wait, Detached: true}
 	if m.o.Resend {
 		req.Recover = c.resend
 	}
-	result, err := m.executor.Execute(r.Context(), req, c.run)
+	result, err := m.executor.Execute(c.r.Context(), req, c.run)
 	if errors.Is(result.Err, retrysafe.ErrClaimLost) {
 		result = c.overruled(req, result)
 	}
 	switch {
 	case c.asked && c.resent():
 	case err != nil:
-		m.fail(w, r, err)
+		m.fail(w, c.r, err)
 	case result.Verdict == retrysafe.Won || result.Verdict == retrysafe.TookOver:
 		c.finish(result)
 	case result.Verdict == retrysafe.Replay:
-		m.replayAnswer(w, r, result)
+		m.replayAnswer(w, c.r, result)
 	default:
-		m.refuseResult(w, r, result)
+		m.refuseResult(w, c.r, result)
 	}
 }
 

@@ -87,6 +87,7 @@ func (c *gatewayCmd) route(from *routeConfig, trusted []netip.Prefix) gateway.Ro
 	}
 	to.Guard.Preset, _ = idemhttp.ParsePreset(from.preset.or(c.Preset)) // one that was read
 	to.Guard.Key = idemhttp.KeySource{Headers: from.key.headers.value, Query: from.key.query.value, Pointer: from.key.pointer.value, Fields: from.key.fields.value}
+	to.Guard.Fingerprint, _ = idemhttp.ParseFingerprint(from.fingerprint.mode.value, from.fingerprint.exclude.value, from.fingerprint.selected.value) // it was read
 	to.Guard.DropAnswers, to.Guard.Resend = from.dropAnswers.value, from.honoursKeys.value
 	to.Guard.CORSOrigins, to.Guard.CORSCredentials = c.CORSOrigin, c.CORSCredentials
 	for status, word := range from.outcomes.value {
@@ -139,9 +140,8 @@ func (r *reader) unsupported(c *routeConfig) {
 		said bool
 		at   position
 	}{
-		{"fingerprint", c.fingerprint.mode.or(modeRaw) != modeRaw, c.fingerprint.mode.at}, // idemhttp.Options.Fingerprint
-		{"recover", c.recover.given, c.recover.at},                                        // gateway.Route.Probe
-		{"forward-key", c.forwardKey.or(forwardSame) != forwardSame, c.forwardKey.at},     // gateway.Route.ForwardKey
+		{"recover", c.recover.given, c.recover.at},                                    // gateway.Route.Probe
+		{"forward-key", c.forwardKey.or(forwardSame) != forwardSame, c.forwardKey.at}, // gateway.Route.ForwardKey
 	} {
 		if key.said {
 			r.wrong(key.at, "%s is %s: leave it out", key.name, unsupported)

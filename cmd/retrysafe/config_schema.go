@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/retrysafe/retrysafe/idemhttp"
 )
 
 // A routeConfig is a route as the file says it.
@@ -53,7 +55,7 @@ type recoverConfig struct {
 const (
 	endHold, endRerun, endRecover           = "hold", "rerun", "recover"
 	presetIETF, presetStrict, presetStripe  = "ietf", "ietf-strict", "stripe"
-	modeRaw, modeCanonical, modeSelected    = "raw", "canonical-json", "selected-json"
+	modeRaw, modeCanonical, modeSelected    = "raw", "json", "selected"
 	modeMultipart, modeOff                  = "multipart", "off"
 	forwardSame, forwardDerived, forwardNot = "same", "derived", "none"
 )
@@ -148,6 +150,10 @@ func (r *reader) fingerprint(n node, c *fingerprintConfig) {
 		r.wrong(c.exclude.at, "exclude goes with mode %s only: change the mode, or leave it out", modeCanonical)
 	case c.selected.given != (c.mode.value == modeSelected):
 		r.wrong(c.mode.at, "mode %s and the key selected go together: give both, or neither", modeSelected)
+	default:
+		if _, err := idemhttp.ParseFingerprint(c.mode.value, c.exclude.value, c.selected.value); err != nil {
+			r.wrong(n.at, "%s", strings.TrimPrefix(err.Error(), "idemhttp: "))
+		}
 	}
 }
 

@@ -90,6 +90,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"too long", strings.Repeat("a: b\n", 60_000), []string{`16667:`}},
 		{"no UTF-8", "lease: \xff", []string{`1:8: `}},
 
+		{"pointers that cover each other", inRoute("fingerprint: {mode: json, exclude: [/a, /a/b]}"), []string{`4:16: canonical JSON: exclude: JSON pointer "/a/b" leads into`}},
 		{"a preset", inRoute("preset: paypal"), []string{`4:11: "paypal" is not known here: want one of ietf, ietf-strict, stripe`}},
 		{"a scope", inRoute("scope: tenant"), []string{`4:10: "tenant" is no scope: want shared, or header:NAME`}},
 		{"a scope without a name", inRoute("scope: 'header:'"), []string{`4:10: "header:" is no scope`}},
@@ -101,9 +102,9 @@ func TestConfigMistakes(t *testing.T) {
 		{"a pointer with a bare tilde", inRoute("key: {pointer: /a~2}"), []string{`4:18: "/a~2" is no JSON pointer`}},
 		{"no mode", inRoute("fingerprint: {exclude: [/a]}"), []string{`4:16: the key "mode" is missing`}},
 		{"a mode", inRoute("fingerprint: {mode: md5}"), []string{`4:23: "md5" is not known here`}},
-		{"exclude with another mode", inRoute("fingerprint: {mode: raw, exclude: [/a]}"), []string{`4:37: exclude goes with mode canonical-json only`}},
-		{"selected with another mode", inRoute("fingerprint: {mode: raw, selected: [/a]}"), []string{`4:23: mode selected-json and the key selected go together`}},
-		{"selected-json alone", inRoute("fingerprint: {mode: selected-json}"), []string{`4:23: mode selected-json and the key selected`}},
+		{"exclude with another mode", inRoute("fingerprint: {mode: raw, exclude: [/a]}"), []string{`4:37: exclude goes with mode json only`}},
+		{"selected with another mode", inRoute("fingerprint: {mode: raw, selected: [/a]}"), []string{`4:23: mode selected and the key selected go together`}},
+		{"selected alone", inRoute("fingerprint: {mode: selected}"), []string{`4:23: mode selected and the key selected`}},
 		{"recover without on-lease-end", inRoute("recover: {path: '/c?k={key}', happened: 200}"), []string{`4:12: recover says how to ask what happened, and on-lease-end does not say to`}},
 		{"recover with another on-lease-end", inRoute("on-lease-end: rerun\nrecover: {path: '/c?k={key}', happened: 200}"), []string{`5:12: recover says how to ask`}},
 		{"on-lease-end without recover", inRoute("on-lease-end: recover"), []string{`4:17: on-lease-end: recover wants to ask what happened`}},
@@ -197,10 +198,10 @@ func TestEveryRouteKeyIsDocumentedAndRead(t *testing.T) {
 		}
 	}
 	full := "routes:\n- {name: a, match: {path: /a, methods: [POST]}, required: true, preset: ietf, scope: shared, key: {headers: [A]}, methods: [POST],\n" +
-		"  fingerprint: {mode: canonical-json, exclude: [/a]}, on-lease-end: recover, recover: {path: '/{key}', method: GET, happened: 200, absent: 404, answer: none},\n" +
+		"  fingerprint: {mode: json, exclude: [/a]}, on-lease-end: recover, recover: {path: '/{key}', method: GET, happened: 200, absent: 404, answer: none},\n" +
 		"  two-step: true, outcomes: {503: hold}, limits: {max-key: 1, max-body: 1, max-response: 1}, retention: 1s, remember: 1s, wait: 1s, lease: 1s,\n" +
 		"  forward-key: same, honours-keys: false, drop-answers: true, upstream-timeout: 1s}\n" +
-		"- {name: b, match: {path: /b}, key: {query: k}, fingerprint: {mode: selected-json, selected: [/a]}}\n" +
+		"- {name: b, match: {path: /b}, key: {query: k}, fingerprint: {mode: selected, selected: [/a]}}\n" +
 		"- {name: c, match: {path: /c}, key: {pointer: /k}}\n- {name: d, match: {path: /d}, key: {fields: [/k]}}\n- {name: e, match: {path: /e}, unguarded: true}\n"
 	f, err := parseConfig("f", full, configFlags())
 	if err != nil {

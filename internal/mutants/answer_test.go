@@ -48,8 +48,8 @@ var answerMutants = []mutant{
 		fault: "the handler stops when its caller hangs up",
 		seen:  "CR-8: fullstackhero/dotnet-starter-kit#1333",
 		file:  "idemhttp/middleware.go",
-		old:   `Detached: true,`,
-		new:   `Detached: false,`,
+		old:   `Detached: true}`,
+		new:   `Detached: false}`,
 		pkg:   door, test: "TestHangUpWhileTheHandlerRuns/reset",
 	},
 
