@@ -46,11 +46,11 @@ func (o *Options) checkOutcomes() error {
 	for status, state := range o.Outcomes {
 		switch {
 		case status < 200 || status > 599:
-			return fmt.Errorf("Outcomes: %d is no status of a final answer: want 200 to 599", status)
+			return fmt.Errorf("option Outcomes: %d is no status of a final answer: want 200 to 599", status)
 		case state != retrysafe.Free && state != retrysafe.Completed && state != retrysafe.UnknownAnswered:
-			return fmt.Errorf("Outcomes: %d cannot be %v: want Free, Completed or UnknownAnswered", status, state)
+			return fmt.Errorf("option Outcomes: %d cannot be %v: want Free, Completed or UnknownAnswered", status, state)
 		case state == retrysafe.Free && status < 400:
-			return fmt.Errorf("Outcomes: %d cannot be Free: it is a success, which a retry would run again", status)
+			return fmt.Errorf("option Outcomes: %d cannot be Free: it is a success, which a retry would run again", status)
 		}
 	}
 	return nil

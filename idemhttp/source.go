@@ -45,12 +45,12 @@ func (s *KeySource) fill() error {
 		s.Headers = []string{"Idempotency-Key"}
 	case 1:
 	default:
-		return errors.New("Key stands in more than one place: give Headers, Query, Pointer or Fields")
+		return errors.New("option Key: it stands in more than one place: give Headers, Query, Pointer or Fields")
 	}
 	headers := make([]string, len(s.Headers))
 	for i, name := range s.Headers {
 		if headers[i] = http.CanonicalHeaderKey(name); !httpguts.ValidHeaderFieldName(name) || slices.Contains(headers[:i], headers[i]) {
-			return fmt.Errorf("Key.Headers: %q is no name of a header, or stands there twice", name)
+			return fmt.Errorf("option Key.Headers: %q is no name of a header, or stands there twice", name)
 		}
 	}
 	s.Headers = headers
@@ -69,7 +69,7 @@ func (s *KeySource) parsePointers() error {
 			return err
 		}
 		if len(p) == 0 {
-			return errors.New("Key: the empty JSON pointer is the whole body: want one like /order_no")
+			return errors.New("option Key: the empty JSON pointer is the whole body: want one like /order_no")
 		}
 		s.pointers = append(s.pointers, p)
 	}
