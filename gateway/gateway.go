@@ -41,6 +41,8 @@ type Options struct {
 	WriteTimeout    time.Duration // for the caller to take the next 32 KiB of its answer. Defaults to 30 s
 	UpstreamIdle    time.Duration // after which an unused connection is dropped. Defaults to 2 s; keep it below the upstream's own
 
+	NoSpecification bool // leaves /.well-known/idempotency to the upstream. Off by default: what the guards do is published there
+
 	// KeepAlive lets guarded requests share connections to the upstream. Off by default: Go's HTTP client takes
 	// what an upstream sends beyond its answer (a 204 with a body, say) for the answer to whoever gets the
 	// connection next, which would be another key's. Switch it on for an upstream whose framing you trust.
@@ -63,6 +65,8 @@ type Gateway struct {
 	keyHeaders []string               // that may carry a key
 	branches   []branch               // of the routes, in their order
 	guards     []string               // methods that are guarded somewhere
+	published  http.Handler           // nil: nothing is
+	says       idemhttp.Specification // of its own guard
 	o          Options
 }
 
@@ -92,8 +96,12 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	g.transport = newTransport(&g.o)
 	g.plain = g.reverseProxy()
 	g.guarded = guard.Handler(http.HandlerFunc(g.forward))
+	g.says = guard.Specification()
 	if err := g.branchOff(e, scope); err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
+	}
+	if !g.o.NoSpecification {
+		g.published = g.specification().Handler()
 	}
 	return g, nil
 }
@@ -160,6 +168,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller := g.paced(w, r)
 	defer caller.begin() // for what the server has still to send when this returned
+	if g.publishes(r) {
+		g.published.ServeHTTP(caller, r)
+		return
+	}
 	by, why := g.choose(r)
 	if why != "" {
 		g.refuseAmbiguous(caller, r, why)

@@ -171,9 +171,29 @@ func (g *Gateway) guard(e *retrysafe.Executor, scope idemhttp.ScopeFunc, r *Rout
 	if err != nil {
 		return err
 	}
-	g.keyHeaders = guard.KeyHeaders()
+	g.keyHeaders, g.says = guard.KeyHeaders(), guard.Specification()
 	g.guarded = guard.Handler(g.guarded)
 	return nil
+}
+
+// specification is what all guards do, for callers.
+func (g *Gateway) specification() idemhttp.Specification {
+	s := g.says
+	for i, b := range g.branches {
+		r := g.o.Routes[i]
+		of := b.says
+		if r.Unguarded {
+			of = idemhttp.Specification{Unguarded: true, Methods: b.methods}
+		}
+		of.Route, of.Path, of.Errors = r.Name, r.Path, nil
+		s.Routes = append(s.Routes, of)
+	}
+	return s
+}
+
+// publishes tells whether r asks for the specification.
+func (g *Gateway) publishes(r *http.Request) bool {
+	return g.published != nil && r.URL.Path == idemhttp.SpecificationPath && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 // guardedBy returns the methods that a Guard of these options guards.

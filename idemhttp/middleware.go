@@ -83,6 +83,7 @@ type Options struct {
 	CORSCredentials bool
 
 	Wait     time.Duration // for another attempt to end before 409. Defaults to 0
+	Words    Words         // of the published Specification
 	DocsBase string        // of the links in problems. Defaults to the project's own pages
 	Logger   *slog.Logger  // never told a key or a payload. Defaults to silence: then a handler's panic goes unseen
 }
@@ -153,7 +154,7 @@ func (o *Options) fill() error {
 	}
 	o.DocsBase = strings.TrimSuffix(o.DocsBase, "/")
 	if o.Fingerprint == nil {
-		o.Fingerprint = RawFingerprint
+		o.Fingerprint, o.Words.Fingerprint = RawFingerprint, cmp.Or(o.Words.Fingerprint, "raw")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

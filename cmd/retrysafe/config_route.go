@@ -88,6 +88,7 @@ func (c *gatewayCmd) route(from *routeConfig, trusted []netip.Prefix) gateway.Ro
 	to.Guard.Preset, _ = idemhttp.ParsePreset(from.preset.or(c.Preset)) // one that was read
 	to.Guard.Key = idemhttp.KeySource{Headers: from.key.headers.value, Query: from.key.query.value, Pointer: from.key.pointer.value, Fields: from.key.fields.value}
 	to.Guard.Fingerprint, _ = idemhttp.ParseFingerprint(from.fingerprint.mode.value, from.fingerprint.exclude.value, from.fingerprint.selected.value) // it was read
+	to.Guard.Words = c.words(from.scope.value, from.fingerprint.mode.value)
 	to.Guard.DropAnswers, to.Guard.Resend = from.dropAnswers.value, from.honoursKeys.value
 	to.Guard.CORSOrigins, to.Guard.CORSCredentials = c.CORSOrigin, c.CORSCredentials
 	for status, word := range from.outcomes.value {
@@ -201,6 +202,12 @@ func (c *gatewayCmd) row(from *routeConfig) routeRow {
 	p := to.Guard.Policy
 	row.Lease, row.Retention, row.Remember, row.Wait = fmt.Sprint(p.Lease), fmt.Sprint(p.Retention), fmt.Sprint(p.Remember), fmt.Sprint(to.Guard.Wait)
 	return row
+}
+
+// words are what the published specification calls the scope and the fingerprint of a route, or of the flags.
+func (c *gatewayCmd) words(scope, fingerprint string) idemhttp.Words {
+	kind, _, _ := strings.Cut(cmp.Or(scope, c.scopeText()), ":")
+	return idemhttp.Words{Scope: kind, Fingerprint: cmp.Or(fingerprint, modeRaw)}
 }
 
 func (c *gatewayCmd) scopeText() string {

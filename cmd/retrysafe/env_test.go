@@ -37,6 +37,7 @@ var wrongValues = map[string]string{
 	"max-bodies":            "1MiB",
 	"max-response":          "10m",
 	"max-connections":       "0",
+	"no-specification":      "maybe",
 	"quota-rate":            "-1",
 	"quota-burst":           "-1",
 	"quota-in-flight":       "-1",

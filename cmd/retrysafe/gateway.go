@@ -63,6 +63,8 @@ type gatewayCmd struct {
 	CORSOrigin      []string `name:"cors-origin" placeholder:"ORIGIN" help:"Origin whose pages may read replays and refusals, like https://shop.example.com, or *. On first answers the upstream says so."`
 	CORSCredentials bool     `name:"cors-credentials" help:"Let those pages send cookies."`
 
+	NoSpecification bool `help:"Do not publish at /.well-known/idempotency how keys are treated."`
+
 	MaxConnections int      `default:"10000" placeholder:"N" help:"How many connections callers may hold open; further ones wait. Default ${default}."`
 	BodyTimeout    duration `default:"30s" help:"How long to wait for the next byte of a request's body. Default ${default}."`
 	WriteTimeout   duration `default:"30s" help:"How long a caller may take to read the next 32 KiB of its answer. Default ${default}."`
@@ -289,7 +291,8 @@ func (c *gatewayCmd) gatewayOptions(log *slog.Logger, trusted []netip.Prefix) *g
 	preset, _ := idemhttp.ParsePreset(c.Preset) // an enum
 	return &gateway.Options{
 		Guard: idemhttp.Options{Preset: preset, Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
-			MaxBodies: int64(c.MaxBodies), BodyTimeout: time.Duration(c.BodyTimeout), MaxResponse: int64(c.MaxResponse), CORSOrigins: c.CORSOrigin, CORSCredentials: c.CORSCredentials, DocsBase: c.DocsBase, Logger: log},
+			MaxBodies: int64(c.MaxBodies), BodyTimeout: time.Duration(c.BodyTimeout), MaxResponse: int64(c.MaxResponse), CORSOrigins: c.CORSOrigin, CORSCredentials: c.CORSCredentials, Words: c.words("", ""), DocsBase: c.DocsBase, Logger: log},
+		NoSpecification: c.NoSpecification,
 		UpstreamTimeout: time.Duration(c.UpstreamTimeout), WriteTimeout: time.Duration(c.WriteTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: trusted, Logger: log,
 	}
 }

@@ -57,7 +57,7 @@ func (s *server) prepare(next *gatewayCmd) (*gateway.Gateway, error) {
 
 // reloadable are the flags that a reload may change: those about requests. Every other is read at start only.
 var reloadable = []string{
-	"allow-ambiguous-paths", "body-timeout", "cors-credentials", "cors-origin", "lease", "max-body", "max-response", "on-lease-end", "preset", "remember", "require-key", "retention", "scope-header",
+	"allow-ambiguous-paths", "body-timeout", "cors-credentials", "cors-origin", "lease", "max-body", "max-response", "no-specification", "on-lease-end", "preset", "remember", "require-key", "retention", "scope-header",
 	"trust-proxy", "upstream", "upstream-idle", "upstream-keep-alive", "upstream-timeout", "wait", "write-timeout",
 }
 

@@ -4,9 +4,11 @@
 package problem
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -86,16 +88,40 @@ const (
 // StatusOf returns the status of a code, 0 for one that is only a header.
 func StatusOf(c Code) int { return kinds[c].status }
 
+// StatusOfAnswer returns the status that Write gives a.
+func StatusOfAnswer(a Answer) int {
+	if e, ok := stripeErrors[a.Code]; ok && a.Shape == StripeShape {
+		return e.status
+	}
+	return cmp.Or(a.Status, kinds[a.Code].status)
+}
+
+// Codes returns the codes of answers, in the order in which the protocol tells of them.
+func Codes() (codes []Code) {
+	for _, s := range Situations {
+		if _, answers := kinds[s.Code]; answers && !slices.Contains(codes, s.Code) {
+			codes = append(codes, s.Code)
+		}
+	}
+	return codes
+}
+
+// Retriable tells whether the same request with the same key may succeed later, where nothing ran or it is being
+// worked on.
+func Retriable(c Code) bool {
+	switch c {
+	case InFlight, UpstreamUnreachable, QuotaExceeded, Draining, StoreUnavailable, TooEarly, Overloaded, BodyUnreadable:
+		return true
+	}
+	return false
+}
+
 // Write answers with a. docs is the base of the documentation, without a slash at its end.
 func Write(w http.ResponseWriter, docs string, a Answer) {
 	kind := kinds[a.Code]
 	stripe, asStripe := stripeErrors[a.Code]
-	if asStripe = asStripe && a.Shape == StripeShape; asStripe {
-		a.Status = stripe.status
-	}
-	if a.Status == 0 {
-		a.Status = kind.status
-	}
+	asStripe = asStripe && a.Shape == StripeShape
+	a.Status = StatusOfAnswer(a)
 	if a.Detail == "" {
 		a.Detail = kind.detail
 	}
