@@ -63,9 +63,6 @@ func unasked(context.Context, retrysafe.Key) (retrysafe.Outcome, error) {
 // resend asks the handler what became of an operation whose owner is gone, by having it run again. That nothing
 // happened this time says nothing of the first: only an answer does.
 func (c *call) resend(ctx context.Context, _ retrysafe.Key) (retrysafe.Outcome, error) {
-	if c.asked {
-		return retrysafe.Outcome{Reason: "it was asked again, and its owner was gone again"}, nil
-	}
 	c.asked = true
 	out := c.run(ctx)
 	if out.State == retrysafe.Free {

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -149,6 +150,7 @@ func (o *Options) fill() error {
 	if o.Preset > Stripe {
 		return errors.New("Preset is not one of IETF, IETFStrict and Stripe")
 	}
+	o.Outcomes = maps.Clone(o.Outcomes)
 	if o.DocsBase == "" {
 		o.DocsBase = DefaultDocsBase
 	}

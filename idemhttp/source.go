@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,7 @@ type KeySource struct {
 	Pointer string
 	// Fields lead to the strings and numbers of a JSON body that together name the operation, like /order_no, for
 	// callers who cannot send a key. Such a key belongs to its method and path: the same order may be charged, and
-	// refunded. A body that lacks one of them has no key.
+	// refunded. A body that lacks one of them has no key. MaxKey bounds their values together.
 	Fields []string
 
 	pointers []jsonptr.Pointer // of Pointer or Fields
@@ -132,7 +133,7 @@ func (m *Middleware) keyInBody(r *http.Request, body []byte) (key string, missin
 	s := &m.o.Key
 	found, err := jsonptr.Find(body, s.pointers...)
 	if err != nil {
-		if isJSON(r.Header["Content-Type"]) {
+		if isJSON(r.Header["Content-Type"]) || looksLikeJSON(body) {
 			return "", false, s.name() + " cannot be read: the body is not valid JSON whose objects name each member once."
 		}
 		return "", true, ""
@@ -151,7 +152,12 @@ func (m *Middleware) keyInBody(r *http.Request, body []byte) (key string, missin
 		return key, false, cmp.Or(why, m.checkKey(key))
 	}
 	key = fieldKey(parts)
-	return r.Method + " " + r.URL.EscapedPath() + " " + key, false, m.checkKey(key)
+	if slices.Contains(parts, "") {
+		return "", false, s.name() + " must not be empty."
+	}
+	// However the path is spelled, it is one key: another spelling is another fingerprint, and refused.
+	path := (&url.URL{Path: r.URL.Path}).EscapedPath()
+	return r.Method + " " + path + " " + key, false, m.checkKey(key)
 }
 
 // text is the text of a JSON string, or of a whole number that is part of a key of Fields: other numbers can be
@@ -182,6 +188,13 @@ func fieldKey(parts []string) string {
 		quoted[i] = string(b)
 	}
 	return strings.Join(quoted, ",")
+}
+
+// looksLikeJSON tells whether a lenient reader might take a body for the JSON that carries a key, whatever it is said to
+// be: one that is not clear must not pass for one without a key.
+func looksLikeJSON(body []byte) bool {
+	body = bytes.TrimLeft(bytes.TrimPrefix(body, []byte("\ufeff")), " \t\r\n")
+	return len(body) > 0 && (body[0] == '{' || body[0] == '[')
 }
 
 // isJSON tells whether a body says of itself that it is JSON (RFC 8259, 11; RFC 6839, 3.1).

@@ -57,6 +57,12 @@ func TestKeySources(t *testing.T) {
 		{"a member that is no ASCII", pointer, func() *http.Request { return jsonPost("/", `{"meta":{"request_id":"é"}}`) }, refused},
 		{"FP-7 a doubled member", pointer, func() *http.Request { return jsonPost("/", `{"meta":{"request_id":"a","request_id":"b"}}`) }, refused},
 		{"FP-7 doubled elsewhere", pointer, func() *http.Request { return jsonPost("/", `{"meta":{"request_id":"a"},"x":1,"\u0078":2}`) }, refused},
+		{"FP-7 a doubled member, and it does not say it is JSON", pointer, func() *http.Request {
+			return request("POST", "/", `{"meta":{"request_id":"a","request_id":"b"}}`)
+		}, refused},
+		{"more behind the value", pointer, func() *http.Request {
+			return request("POST", "/", "\ufeff {\"meta\":{\"request_id\":\"a\"}} x", "Content-Type", "text/json")
+		}, refused},
 		{"JSON that breaks off", pointer, func() *http.Request { return jsonPost("/", `{"meta":{"request_id":"a"`) }, refused},
 		{"no JSON, and it says so", pointer, func() *http.Request { return request("POST", "/", "a=1", "Content-Type", "text/plain") }, missing},
 		{"JSON that does not say so", pointer, func() *http.Request { return request("POST", "/", `{"meta":{"request_id":"k"}}`) }, "k"},
@@ -64,7 +70,8 @@ func TestKeySources(t *testing.T) {
 		{"no body, and it says it is JSON", pointer, func() *http.Request { return jsonPost("/", "") }, refused},
 
 		{"business fields", fields, func() *http.Request { return jsonPost("/orders", `{"order_no":17,"shop":"a"}`) }, `POST /orders "a","17"`},
-		{"business fields, encoded path", fields, func() *http.Request { return jsonPost("/o%2Fs", `{"order_no":"1\"7","shop":"é"}`) }, `POST /o%2Fs "é","1\"7"`},
+		{"business fields, encoded path", fields, func() *http.Request { return jsonPost("/o%20s", `{"order_no":"1\"7","shop":"é"}`) }, `POST /o%20s "é","1\"7"`},
+		{"KP-4 an empty business field", fields, func() *http.Request { return jsonPost("/orders", `{"order_no":"","shop":"a"}`) }, refused},
 		{"one business field of two", fields, func() *http.Request { return jsonPost("/orders", `{"order_no":17}`) }, missing},
 		{"a number that can be written otherwise", fields, func() *http.Request { return jsonPost("/orders", `{"order_no":17.0,"shop":"a"}`) }, refused},
 		{"minus nothing", fields, func() *http.Request { return jsonPost("/orders", `{"order_no":-0,"shop":"a"}`) }, refused},
@@ -126,6 +133,7 @@ func TestBusinessKeyBelongsToItsOperation(t *testing.T) {
 	wantCharged(t, "charge, again", l.do(jsonPost("/charges", `{"order_no":17}`)), true)
 	wantProblem(t, "charge, as text", l.do(jsonPost("/charges", `{"order_no":"17"}`)), 422, problem.KeyReused)
 	wantProblem(t, "charge, another amount", l.do(jsonPost("/charges", `{"order_no":17,"amount":2}`)), 422, problem.KeyReused)
+	wantProblem(t, "charge, its path spelled otherwise", l.do(jsonPost("/%63harges", `{"order_no":17}`)), 422, problem.KeyReused)
 	wantCharged(t, "refund", l.do(jsonPost("/refunds", `{"order_no":17}`)), false)
 	l.wantRuns(t, 2)
 }
@@ -133,7 +141,7 @@ func TestBusinessKeyBelongsToItsOperation(t *testing.T) {
 // Values of several members do not run together.
 func TestBordersBetweenBusinessFields(t *testing.T) {
 	l := newLab(t, setup{guard: idemhttp.Options{Key: idemhttp.KeySource{Fields: []string{"/a", "/b"}}}}, charged)
-	for i, body := range []string{`{"a":"x","b":"y"}`, `{"a":"x\",\"y","b":""}`, `{"a":"","b":"x\",\"y"}`, `{"a":"x,y","b":""}`} {
+	for i, body := range []string{`{"a":"x","b":"y"}`, `{"a":"x\",\"y","b":"z"}`, `{"a":"x","b":"y\",\"z"}`, `{"a":"x,y","b":"z"}`} {
 		wantCharged(t, body, l.do(jsonPost("/", body)), false)
 		l.wantRuns(t, int64(i+1))
 	}

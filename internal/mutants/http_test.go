@@ -59,8 +59,8 @@ var httpMutants = []mutant{
 	{
 		fault: "an order that was charged cannot be refunded",
 		file:  "idemhttp/source.go",
-		old:   `return r.Method + " " + r.URL.EscapedPath() + " " + key, false, m.checkKey(key)`,
-		new:   `return key, false, m.checkKey(key)`,
+		old:   `return r.Method + " " + path + " " + key, false, m.checkKey(key)`,
+		new:   `return r.Method + path[:0] + " " + key, false, m.checkKey(key)`,
 		pkg:   door, test: "TestBusinessKeyBelongsToItsOperation",
 	},
 	{
@@ -100,6 +100,37 @@ var httpMutants = []mutant{
 		old:   `	case slices.Contains(m.o.CORSOrigins, origin):`,
 		new:   `	case true:`,
 		pkg:   door, test: "TestExposedHeaders",
+	},
+
+	// What a guard is told.
+	{
+		fault: "a success that is said to be nothing runs again",
+		file:  "idemhttp/outcome.go",
+		old:   `case state == retrysafe.Free && status < 400:`,
+		new:   `case false:`,
+		pkg:   door, test: "TestOutcomesAreRefused",
+	},
+	{
+		fault: "an answer that must not lie in a store does",
+		seen:  "TN-7: buildinternet/uploads#834",
+		file:  "idemhttp/recorder.go",
+		old:   `if rec.call.middleware.o.DropAnswers {`,
+		new:   `if false {`,
+		pkg:   door, test: "TestDropAnswers",
+	},
+	{
+		fault: "Stripe's keys are remembered",
+		file:  "idemhttp/preset.go",
+		old:   "\tif p == Stripe {\n\t\treturn 0\n",
+		new:   "\tif false {\n\t\treturn 0\n",
+		pkg:   door, test: "TestStripeForgets/by itself",
+	},
+	{
+		fault: "what only a lenient reader takes for JSON passes for a request without a key",
+		file:  "idemhttp/source.go",
+		old:   `|| looksLikeJSON(body) {`,
+		new:   `{`,
+		pkg:   door, test: "TestKeySources/FP-7 a doubled member, and it does not say it is JSON",
 	},
 
 	// What the handler itself is asked.
