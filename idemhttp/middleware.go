@@ -9,8 +9,10 @@
 // draft-ietf-httpapi-idempotency-key-header-07, which is expired and no standard.
 //
 // Authentication and authorisation belong outside of the layer: they run on every request, replays too.
-// http.TimeoutHandler belongs outside as well (inside, its 503 would be taken for the handler's answer), and
-// so does compression (inside, the answer would be kept compressed for callers that cannot read it).
+// http.TimeoutHandler belongs outside as well: inside, its 503 would be taken for the handler's answer while the handler
+// still runs, so that Handler refuses it. So does compression: inside, the answer would be kept compressed for callers
+// that cannot read it; the log says so when it is seen. Inside of a router (chi, gorilla/mux, echo, gin) and around one
+// the guard works alike; bench/frameworks shows how.
 package idemhttp
 
 import (
@@ -22,6 +24,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/retrysafe/retrysafe"
@@ -100,6 +103,7 @@ type Middleware struct {
 	replay   []string // headers that are kept
 
 	suspicions *suspicions // nil: switched off
+	compressed sync.Once   // the log has been told of an answer that came compressed
 }
 
 // New returns a Middleware that keeps keys in e, each in the scope that scope finds.
@@ -208,8 +212,11 @@ func (o *Options) policy(e *retrysafe.Executor) *retrysafe.Policy {
 }
 
 // Handler guards next. Requests of other methods, and those without a key where none is required, pass
-// untouched and touch no store.
+// untouched and touch no store. It panics if next is an http.TimeoutHandler: that belongs outside.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
+	if fmt.Sprintf("%T", next) == "*http.timeoutHandler" {
+		panic("idemhttp: http.TimeoutHandler stands inside of the guard, where its 503 would be kept while the handler runs on: put the guard inside of it")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		guarded, inBody := slices.Contains(m.o.Methods, r.Method), m.o.Key.inBody()
 		var lines []string

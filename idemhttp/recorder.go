@@ -140,6 +140,11 @@ func (rec *recorder) outcomeOf(body []byte, notKept bool) retrysafe.Outcome {
 		}
 		return out
 	}
+	if coding := rec.header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		rec.call.middleware.compressed.Do(func() {
+			rec.call.middleware.o.Logger.Warn("an answer was compressed inside of the guard: it is replayed so to callers that may not read it; put compression outside")
+		})
+	}
 	if rec.call.middleware.o.DropAnswers {
 		body, notKept = nil, true
 	}
