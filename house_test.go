@@ -45,6 +45,7 @@ var houseRules = []struct {
 	{"exported names are documented", undocumented},
 	{"no replace and no exclude in go.mod", modDirectives},
 	{"links in the documents lead somewhere", deadLinks},
+	{"tests that the documents name exist", missingTests},
 	{"no init functions", initFunctions},
 	{"tests do not sleep", sleepingTests},
 	{"tests do not skip", skippingTests},
@@ -154,6 +155,34 @@ func machinePaths(h *houseTree) (findings []string) {
 	return findings
 }
 
+var (
+	namedTest = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
+	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9_]+)\(`)
+)
+
+// missingTests finds promises that no test holds any more.
+func missingTests(h *houseTree) (findings []string) {
+	exists := map[string]bool{}
+	for name, text := range h.texts {
+		for _, m := range testFunc.FindAllStringSubmatch(text, -1) {
+			exists[m[1]] = exists[m[1]] || strings.HasSuffix(name, "_test.go")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.texts)) {
+		if path.Ext(name) != ".md" {
+			continue
+		}
+		for i, line := range strings.Split(h.texts[name], "\n") {
+			for _, m := range namedTest.FindAllStringSubmatch(line, -1) {
+				if !exists[m[1]] {
+					findings = append(findings, fmt.Sprintf("%s:%d: %s: no test has this name: name the one that holds what is said, or write it", name, i+1, m[1]))
+				}
+			}
+		}
+	}
+	return findings
+}
+
 func fixtureHouse(t *testing.T, files map[string]string) *houseTree {
 	t.Helper()
 	fsys := fstest.MapFS{}
@@ -191,6 +220,9 @@ func TestTextRulesCanFail(t *testing.T) {
 		{"exclude in a block", modDirectives, "go.mod", "module m\nexclude(\n\ta v1.0.0\n)", "go.mod:2: exclude"},
 		{"module called replace", modDirectives, "go.mod", "module m\nrequire a/replace v1.0.0 // replace", ""},
 		{"replace in the benchmarks", modDirectives, "bench/go.mod", "module m\nreplace m => ../", ""},
+
+		{"test that is gone", missingTests, "docs/a.md", "held by `TestGone`", "docs/a.md:1: TestGone"},
+		{"no test", missingTests, "docs/a.md", "`Testimony`, TestGone", ""},
 
 		{"work folder", machinePaths, "a.md", "see\n`/wo" + "rk/main`", "a.md:2: a path"},
 		{"home folder in a file address", machinePaths, "a.sh", "cd file:///ho" + "me/me", "a.sh:1: a path"},
