@@ -185,7 +185,9 @@ func (g *Gateway) specification() idemhttp.Specification {
 		if r.Unguarded {
 			of = idemhttp.Specification{Unguarded: true, Methods: b.methods}
 		}
-		of.Route, of.Path, of.Errors = r.Name, r.Path, nil
+		if of.Route, of.Path = r.Name, r.Path; of.Syntax == s.Syntax {
+			of.Errors = nil // the same as above
+		}
 		s.Routes = append(s.Routes, of)
 	}
 	return s
