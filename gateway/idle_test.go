@@ -26,7 +26,7 @@ import (
 
 var (
 	idlePosts = flag.Int("posts", 300, "how many posts each idle keep-alive race has")
-	idleTime  = flag.Duration("idle", 2*time.Second, "after which the upstream of an idle keep-alive race closes a connection")
+	idleTime  = flag.Duration("idle", 1200*time.Millisecond, "after which the upstream of an idle keep-alive race closes a connection")
 )
 
 const (

@@ -47,7 +47,7 @@ func newLab(t *testing.T, upstream string, o gateway.Options) *lab {
 func labOver(t *testing.T, s retrysafe.Store, upstream string, scope idemhttp.ScopeFunc, o gateway.Options) *lab {
 	t.Helper()
 	l := &lab{log: &logbook{}}
-	o.Logger = slog.New(slog.NewTextHandler(l.log, nil))
+	o.Logger = slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.KeepAlive = true // the harder case: what one request leaves on a connection could reach another
 	e, err := retrysafe.New(s, &retrysafe.Options{Logger: o.Logger})
 	if err != nil {
@@ -61,6 +61,7 @@ func labOver(t *testing.T, s retrysafe.Store, upstream string, scope idemhttp.Sc
 		t.Fatalf("gateway.New: %v", err)
 	}
 	l.executor = e
+	t.Cleanup(func() { l.wantSilentLog(t) })
 	return l
 }
 

@@ -70,6 +70,9 @@ func newLab(t *testing.T, s setup, h http.HandlerFunc) *lab {
 		h(w, r)
 	}))
 	t.Cleanup(func() {
+		if strings.Contains(l.log.String(), "secret") { // whatever a test is about: what was asked and answered holds the word
+			t.Errorf("the log tells what was asked or answered: %s", l.log)
+		}
 		ctx, stop := context.WithCancel(context.Background())
 		stop()
 		l.executor.Drain(ctx) // what a failed test left behind ends with it

@@ -179,6 +179,9 @@ func (rec *recorder) restore(state retrysafe.State, err error) {
 	h := rec.w.Header()
 	clear(h)
 	maps.Copy(h, rec.header)
+	if rec.call.said.Load() != 0 { // a door's own word on what it could not learn
+		rec.call.middleware.share(h, rec.call.r)
+	}
 	expose(h)
 	switch {
 	case state == retrysafe.Unknown:
