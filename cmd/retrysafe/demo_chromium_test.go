@@ -20,7 +20,7 @@ type browser struct {
 // openChromium starts a browser that runs until the test ends. A complaint on its console fails the test.
 func openChromium(t *testing.T) *browser {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(t.Context()), 3*deadline, fmt.Errorf("the browser took longer than %v", 3*deadline))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(t.Context()), 5*deadline, fmt.Errorf("the browser took longer than %v", 5*deadline))
 	t.Cleanup(cancel)
 	// As root chromedp takes the sandbox away by itself: Chromium would not start.
 	ctx, cancel = chromedp.NewExecAllocator(ctx, append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(findChromium(t)), chromedp.DisableGPU)...)
@@ -45,10 +45,12 @@ func openChromium(t *testing.T) *browser {
 	return b
 }
 
-// findChromium is the browser that scripts/test-services looks for, under the same names.
+// chromiumNames are those under which scripts/test-services looks for a browser.
+var chromiumNames = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+
 func findChromium(t *testing.T) string {
 	t.Helper()
-	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+	names := chromiumNames
 	if name := os.Getenv("RETRYSAFE_TEST_CHROMIUM"); name != "" {
 		names = []string{name}
 	}

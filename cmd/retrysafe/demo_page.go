@@ -22,8 +22,8 @@ var demoFiles embed.FS
 // demoPolicy lets the page use its own three files and its own events, and nothing else.
 const demoPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// watching is how much longer a run takes when somebody looks on.
-const watching = 4 * time.Second
+// watching is how much longer a run takes so that somebody can look on.
+const watching = 3 * time.Second
 
 // showPage serves the page until ctx ends, which is how it is meant to end.
 func (c *demoCmd) showPage(ctx context.Context, s streams, p plan) error {
@@ -124,7 +124,7 @@ func (p *demoPage) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.breath = watching * demoWorkers / time.Duration(len(p.plan))
+	d.breath = min(watching*demoWorkers/time.Duration(len(p.plan)), watching/10)
 	if err := p.replace(d); err != nil {
 		return err
 	}

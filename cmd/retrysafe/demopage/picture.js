@@ -79,7 +79,7 @@ function arrow(m, from, to, y) {
   return [
     element('line', { x1: from, x2: lost ? end - 4 * back : to - 5 * back, y1: y, y2: y }),
     tip,
-    element('text', { x: (from + to) / 2, y: y - 6, 'text-anchor': 'middle' }, m.text),
+    element('text', { x: (from + to) / 2, y: y - (lost ? 7 : 5), 'text-anchor': 'middle' }, m.text),
   ];
 }
 
