@@ -1,5 +1,5 @@
-# What developers and CI run. It needs go, gcc (the race detector links with it) and git, nothing else: the tools
-# below run from their module, at a fixed version, and never enter go.mod.
+# What developers and CI run. It needs go, gcc (the race detector links with it), git and what scripts/test-services
+# finds or installs, nothing else: the tools below run from their module, at a fixed version, and never enter go.mod.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s
@@ -8,7 +8,7 @@ KILLS ?= 200
 
 .SHELLFLAGS := -euc
 .NOTPARALLEL:
-.PHONY: help demo test check fmt vet lint vuln race mutants bench-check proof bench fuzz
+.PHONY: help demo services test check fmt vet lint vuln race mutants bench-check proof bench fuzz
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 14
@@ -16,7 +16,10 @@ help: ## this list
 demo: ## retries against a payment API, with and without keys, in the terminal
 	go run ./cmd/retrysafe demo --headless
 
-test: ## every test
+services: ## what the tests need beside Go, found or installed
+	@scripts/test-services
+
+test: services ## every test
 	go test ./...
 
 check: fmt vet lint vuln test race bench-check mutants ## all that CI runs
@@ -41,7 +44,7 @@ vuln: ## govulncheck, where its database can be reached
 	*) echo "$$out"; exit 1 ;; \
 	esac
 
-race: ## every test under the race detector
+race: services ## every test under the race detector
 	go test -race ./...
 
 # A build tag keeps them out of `make test`: each is a build of its own, some minutes in all.

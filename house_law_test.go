@@ -69,7 +69,7 @@ var importLaw = []lawRow{
 	{dir: "cache/ottercache", ours: ".", tech: "github.com/maypok86/otter/v2", planned: true},
 
 	// The programs put everything together.
-	{dir: "cmd/retrysafe", ours: "...", tech: "github.com/alecthomas/kong github.com/goccy/go-yaml github.com/prometheus"},
+	{dir: "cmd/retrysafe", ours: "...", tech: "github.com/alecthomas/kong github.com/goccy/go-yaml github.com/prometheus", tests: "github.com/chromedp"},
 	{dir: "examples/payments", ours: "...", tech: "modernc.org/sqlite"},
 	{dir: "examples/payments/cmd/payments", ours: "...", tech: "modernc.org/sqlite"},
 	{dir: "bench/...", ours: "...", tech: "..."}, // its own module: the peers are its dependencies, never ours

@@ -22,8 +22,16 @@ import (
 )
 
 type demoCmd struct {
-	Headless bool `help:"Print the result and exit, with status 1 unless the demo proved its point."`
-	Orders   int  `default:"120" help:"How many orders each client has to charge. Default ${default}."`
+	Headless  bool   `help:"Print the result and exit, with status 1 unless the demo proved its point. Without it a page shows the same live, with pictures of who sent what to whom, until Ctrl-C."`
+	Orders    int    `default:"120" help:"How many orders each client has to charge. Default ${default}."`
+	Seed      uint64 `default:"0" help:"Which orders go wrong: the same seed, the same orders. Default ${default}: every third."`
+	Listen    string `default:"127.0.0.1:0" env:"-" placeholder:"ADDR" help:"Where the page is served. Default ${default}, a free port of this machine."`
+	NoBrowser bool   `help:"Do not open the page in a browser. One is opened only from a terminal on a desktop."`
+}
+
+// Help is what demo --help says beside the flags.
+func (demoCmd) Help() string {
+	return `Four clients charge the same orders over the same line, which loses requests and answers: one gives up, one resends bare, one resends with a new key each time, and one resends with one key through retrysafe. All of it is real and on this machine: the payment API, the gateway, and every request.`
 }
 
 // demoLimit bounds the whole demo.
@@ -40,9 +48,13 @@ func (c *demoCmd) Run(ctx context.Context, s streams) error {
 	if c.Orders < minOrders || c.Orders > maxOrders {
 		return usage("--orders: want %d to %d: every fault must occur, and in time", minOrders, maxOrders)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the demo took longer than %v: is the machine very busy?", demoLimit))
+	p := newPlan(c.Orders).shuffled(c.Seed)
+	if !c.Headless {
+		return c.showPage(ctx, s, p)
+	}
+	ctx, cancel := limitDemo(ctx)
 	defer cancel()
-	d, err := newDemo(ctx, c.Orders)
+	d, err := newDemo(ctx, p, newTraces(p))
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -61,9 +73,15 @@ func (c *demoCmd) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
+func limitDemo(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the demo took longer than %v: is the machine very busy?", demoLimit))
+}
+
 // A demo is the payment API, the gateway in front of it, and a faulty line to each.
 type demo struct {
 	plan    plan
+	traces  []*trace      // by client
+	breath  time.Duration // of each client's workers before an order, for those who watch
 	api     *payments.API
 	servers []*http.Server
 	direct  string // URL of the API
@@ -71,21 +89,21 @@ type demo struct {
 	dir     string
 }
 
-func newDemo(ctx context.Context, orders int) (*demo, error) {
+func newDemo(ctx context.Context, p plan, traces []*trace) (*demo, error) {
 	dir, err := os.MkdirTemp("", "retrysafe-demo-")
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{plan: newPlan(orders), dir: dir}
+	d := &demo{plan: p, traces: traces, dir: dir}
 	if d.api, err = payments.Open(ctx, filepath.Join(dir, "payments.db"), nil); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	if d.direct, err = d.listen(d.api.Handler()); err != nil {
+	if d.direct, err = d.listen(lifeAPI, d.api.Handler()); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	guard, err := newDemoGateway(d.direct)
 	if err == nil {
-		d.guarded, err = d.listen(guard)
+		d.guarded, err = d.listen(lifeGateway, guard)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.close())
@@ -105,13 +123,13 @@ func newDemoGateway(upstream string) (http.Handler, error) {
 	return gateway.New(executor, u, idemhttp.SharedScope, &gateway.Options{Guard: idemhttp.Options{Required: true}})
 }
 
-// listen serves h on a free port of this machine and returns its URL.
-func (d *demo) listen(h http.Handler) (string, error) {
+// listen serves h, tapped, on a free port of this machine and returns its URL.
+func (d *demo) listen(lifeline string, h http.Handler) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: &tap{lifeline, d.traces, len(d.plan), h}, ReadHeaderTimeout: 10 * time.Second}
 	d.servers = append(d.servers, server)
 	go server.Serve(l)
 	return "http://" + l.Addr().String(), nil
@@ -139,6 +157,22 @@ type row struct {
 	sent     int
 }
 
+// add counts an order that has n charges, and returns its mark.
+func (r *row) add(n int, believed bool) byte {
+	r.double += max(n-1, 0)
+	switch {
+	case n == 0:
+		r.missing++
+		return markMissing
+	case !believed:
+		r.deceived++
+		return markDeceived
+	case n > 1:
+		return markDouble
+	}
+	return markOnce
+}
+
 // play runs all clients at once and counts what stands.
 func (d *demo) play(ctx context.Context, s streams) ([]row, error) {
 	clients := d.clients()
@@ -164,7 +198,7 @@ func (d *demo) play(ctx context.Context, s streams) ([]row, error) {
 
 // showProgress keeps one line up to date on a terminal, and prints nothing elsewhere.
 func showProgress(s streams, done *atomic.Int64, all int64) (stop func()) {
-	if !isTerminal(s.err) {
+	if !isLively(s.err) {
 		return func() {}
 	}
 	quit, gone := make(chan struct{}), make(chan struct{})
@@ -191,17 +225,11 @@ func (d *demo) count(ctx context.Context, c *client) (row, error) {
 	if err != nil {
 		return row{}, fmt.Errorf("count the charges of %s: %w", c.customer, err)
 	}
-	r := row{name: c.name, client: c.customer, sent: int(c.sent.Load())}
+	r := row{name: c.name, client: c.customer, sent: c.trace.sent}
 	for i := range d.plan {
 		n := standing[orderName(i)]
 		r.charges += n
-		switch {
-		case n == 0:
-			r.missing++
-		case !c.believes[i]:
-			r.deceived++
-		}
-		r.double += max(n-1, 0)
+		r.add(n, c.trace.believes[i])
 	}
 	return r, nil
 }
@@ -210,7 +238,7 @@ func printRows(s streams, rows []row) {
 	fmt.Fprintf(s.out, "%-40s %8s %8s %8s %8s  %s\n", "client", "requests", "charges", "missing", "double", "stands, but believed failed")
 	for _, r := range rows {
 		line := fmt.Sprintf("%-40s %8d %8d %8d %8d  %d", r.name, r.sent, r.charges, r.missing, r.double, r.deceived)
-		if isTerminal(s.out) {
+		if isLively(s.out) {
 			colour := 31
 			if r.missing+r.double+r.deceived == 0 {
 				colour = 32

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,12 +21,12 @@ import (
 // A client is one way to deal with an answer that did not come.
 type client struct {
 	name     string
+	number   int
 	customer string
 	target   string
 	attempts int                                  // per order
 	key      func(order int, first string) string // of an attempt; "" sends none
-	believes []bool                               // by order: it was charged
-	sent     atomic.Int64
+	trace    *trace
 	http     *http.Client
 }
 
@@ -44,9 +46,9 @@ func (d *demo) clients() []*client {
 		{name: "resends with one key, through retrysafe", target: d.guarded, attempts: stubborn, key: func(_ int, first string) string { return first }},
 	}
 	for i, c := range list {
+		c.number, c.trace = i, d.traces[i]
 		c.customer = fmt.Sprintf("client-%d", i+1)
-		c.believes = make([]bool, len(d.plan))
-		c.http = &http.Client{Timeout: patience, Transport: &line{next: &http.Transport{MaxIdleConnsPerHost: demoWorkers}, plan: d.plan}}
+		c.http = &http.Client{Timeout: patience, Transport: &line{next: &http.Transport{MaxIdleConnsPerHost: demoWorkers}, plan: d.plan, trace: c.trace}}
 	}
 	return list
 }
@@ -61,7 +63,9 @@ func (d *demo) drive(ctx context.Context, c *client, done *atomic.Int64) error {
 	for range demoWorkers {
 		wg.Go(func() {
 			for i := range orders {
-				c.believes[i] = c.charge(ctx, i)
+				if pause(ctx, d.breath) {
+					c.charge(ctx, i)
+				}
 				done.Add(1)
 			}
 		})
@@ -80,40 +84,74 @@ func (d *demo) drive(ctx context.Context, c *client, done *atomic.Int64) error {
 
 func orderName(i int) string { return fmt.Sprintf("order-%05d", i) }
 
-// charge sends one order until an answer says how it ended, or the client's attempts are used up. It returns
+// charge sends one order until an answer says how it ended, or the client's attempts are used up, and ends with
 // what the client believes then.
-func (c *client) charge(ctx context.Context, order int) bool {
+func (c *client) charge(ctx context.Context, order int) {
 	body := fmt.Sprintf(`{"customer":%q,"amount":1000,"currency":"JPY","memo":%q}`, c.customer, orderName(order))
-	first := rand.Text()
+	keys := keyring{first: rand.Text()}
+	id := attemptID{client: c.number, order: order}
+	charged := false
 	var asked time.Duration // by the answer before
-	for attempt := range c.attempts {
-		if attempt > 0 && !pause(ctx, max(asked, min(10*time.Millisecond<<attempt, patience))) {
-			return false
+	for attempt := 0; attempt < c.attempts && !charged; attempt++ {
+		id.attempt = attempt
+		if id.attempt > 0 && !pause(ctx, max(asked, min(10*time.Millisecond<<id.attempt, patience))) {
+			return
 		}
-		asked = 0
-		r, err := http.NewRequestWithContext(withAttempt(ctx, order, attempt), http.MethodPost, c.target+"/charges", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(withAttempt(ctx, id), http.MethodPost, c.target+"/charges", strings.NewReader(body))
 		if err != nil {
-			return false
+			return
 		}
 		r.GetBody = nil // net/http must not resend by itself
 		r.Header.Set("Content-Type", "application/json")
 		if c.key != nil {
-			r.Header.Set("Idempotency-Key", c.key(order, first))
+			r.Header.Set("Idempotency-Key", keys.take(c.key(order, keys.first)))
 		}
-		c.sent.Add(1)
-		res, err := c.http.Do(r)
-		if err != nil {
-			continue
-		}
-		io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
-		res.Body.Close()
-		if res.StatusCode == http.StatusCreated {
-			return true
-		}
-		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // in flight still, on a slow machine
-		asked = min(time.Duration(seconds)*time.Second, patience)
+		c.trace.send(id, keys.name())
+		charged, asked = c.send(id, r)
 	}
-	return false
+	c.trace.end(id, charged)
+}
+
+// send sends one attempt. It returns whether the answer says that the order is charged, and how long the answer
+// asks to wait.
+func (c *client) send(id attemptID, r *http.Request) (charged bool, asked time.Duration) {
+	res, err := c.http.Do(r)
+	if e, ok := errors.AsType[*url.Error](err); ok && e.Timeout() {
+		c.trace.tell(id, lifeClient, lifeClient, kindSilence, "no answer in %v", patience)
+		return false, 0
+	}
+	if err != nil {
+		c.trace.tell(id, lifeLine, lifeClient, kindReset, "reset")
+		return false, 0
+	}
+	io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20))
+	res.Body.Close()
+	kind, text := describeAnswer(res.StatusCode, res.Header)
+	c.trace.tell(id, lifeLine, lifeClient, kind, "%s", text)
+	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // in flight still, on a slow machine
+	return res.StatusCode == http.StatusCreated, min(time.Duration(seconds)*time.Second, patience)
+}
+
+// A keyring names the keys of one order A, B, C in the order in which they are used: the keys themselves are
+// nobody's business.
+type keyring struct {
+	first string
+	used  []string
+}
+
+func (k *keyring) take(key string) string {
+	if !slices.Contains(k.used, key) {
+		k.used = append(k.used, key)
+	}
+	return key
+}
+
+// name is that of the key taken last: a key that was used before is only ever the last one.
+func (k *keyring) name() string {
+	if k.used == nil {
+		return "no key"
+	}
+	return "key " + string(rune('A'+len(k.used)-1))
 }
 
 // pause waits; it returns false if ctx ends.
@@ -166,12 +204,17 @@ func getJSON(ctx context.Context, url string, into any) error {
 	return json.NewDecoder(io.LimitReader(res.Body, 16<<20)).Decode(into)
 }
 
-// isTerminal tells whether w is a terminal, so that colours and progress belong there.
+// isTerminal tells whether w is a terminal: somebody may be there.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !ok {
 		return false
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// isLively tells whether colours and progress belong on w.
+func isLively(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }

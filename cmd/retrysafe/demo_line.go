@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -49,6 +50,25 @@ func newPlan(orders int) plan {
 	return p
 }
 
+// shuffled lets the same faults meet other orders. Seed 0 leaves the plan as it is.
+func (p plan) shuffled(seed uint64) plan {
+	if seed != 0 {
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
+	}
+	return p
+}
+
+// firsts are, by fault, the first order whose first attempt meets it.
+func (p plan) firsts() map[fault]int {
+	firsts := map[fault]int{}
+	for i := len(p) - 1; i >= 0; i-- {
+		if f := p.at(i, 0); f != fine {
+			firsts[f] = i
+		}
+	}
+	return firsts
+}
+
 func (p plan) faulty() (n int) {
 	for _, attempts := range p {
 		n += min(len(attempts), 1)
@@ -82,17 +102,18 @@ func (p plan) at(order, attempt int) fault {
 // A line is the way from a client to its next hop: an http.RoundTripper that loses things. What a client sees
 // of a lost request and of a lost answer is the same, to the byte.
 type line struct {
-	next http.RoundTripper
-	plan plan
+	next  http.RoundTripper
+	plan  plan
+	trace *trace
 }
 
 type attemptKey struct{}
 
 // An attemptID says which attempt of which order a request is, for the line's eyes only.
-type attemptID struct{ order, attempt int }
+type attemptID struct{ client, order, attempt int }
 
-func withAttempt(ctx context.Context, order, attempt int) context.Context {
-	return context.WithValue(ctx, attemptKey{}, attemptID{order, attempt})
+func withAttempt(ctx context.Context, id attemptID) context.Context {
+	return context.WithValue(ctx, attemptKey{}, id)
 }
 
 // errBroken is all that a client learns when something was lost.
@@ -106,12 +127,14 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	if f == lostRequest {
 		io.Copy(io.Discard, r.Body)
 		r.Body.Close()
+		l.trace.tell(id, lifeLine, l.trace.beside(lifeLine, 1), kindLostRequest, "lost")
 		return nil, errBroken{}
 	}
-	res, err := l.carry(r)
+	res, err := l.carry(r, id)
 	if f == fine || err != nil {
 		return res, err
 	}
+	l.trace.tell(id, lifeLine, lifeClient, kindLostAnswer, "%d, lost", res.StatusCode)
 	io.Copy(io.Discard, res.Body)
 	res.Body.Close()
 	switch f {
@@ -125,10 +148,12 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // carry takes the request to the next hop. It arrives even if the client stops waiting for its answer.
-func (l *line) carry(r *http.Request) (*http.Response, error) {
+func (l *line) carry(r *http.Request, id attemptID) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), demoLimit)
 	context.AfterFunc(r.Context(), func() { time.AfterFunc(time.Second, cancel) })
-	return l.next.RoundTrip(r.WithContext(ctx))
+	r = r.Clone(ctx) // a RoundTripper leaves its request as it is
+	r.Header.Set(attemptHeader, id.String())
+	return l.next.RoundTrip(r)
 }
 
 func gatewayTimeout(r *http.Request) *http.Response {

@@ -31,7 +31,7 @@ func startHop(t *testing.T) (url string, arrived *atomic.Int64) {
 // over sends one order over a line that does f to it, and returns what the client sees.
 func over(ctx context.Context, target string, f fault) (answer, error) {
 	l := &line{next: &http.Transport{DisableKeepAlives: true}, plan: plan{{f}}}
-	r, err := http.NewRequestWithContext(withAttempt(ctx, 0, 0), http.MethodPost, target, strings.NewReader("order"))
+	r, err := http.NewRequestWithContext(withAttempt(ctx, attemptID{}), http.MethodPost, target, strings.NewReader("order"))
 	if err != nil {
 		return answer{}, err
 	}
@@ -75,7 +75,7 @@ func TestFaultHangs(t *testing.T) {
 		defer close(answered)
 		return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader("charged"))}, nil
 	})
-	ctx, impatient := context.WithCancelCause(withAttempt(t.Context(), 0, 0))
+	ctx, impatient := context.WithCancelCause(withAttempt(t.Context(), attemptID{}))
 	tired := errors.New("tired of waiting")
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:9", strings.NewReader("order"))
 	if err != nil {
@@ -127,7 +127,7 @@ func TestLostRequestLooksLikeLostAnswer(t *testing.T) {
 // What has left for the next hop arrives also when its client stops waiting.
 func TestRequestArrivesWithoutItsClient(t *testing.T) {
 	t.Parallel()
-	ctx, hangUp := context.WithCancel(withAttempt(t.Context(), 0, 0))
+	ctx, hangUp := context.WithCancel(withAttempt(t.Context(), attemptID{}))
 	var alive error
 	next := roundTripper(func(r *http.Request) (*http.Response, error) {
 		hangUp()
@@ -184,7 +184,8 @@ func TestPlan(t *testing.T) {
 // All clients of the demo meet the same line with the same patience, each with its own customer; they differ in
 // what they do next.
 func TestClientsMeetTheSameLine(t *testing.T) {
-	d := &demo{plan: newPlan(minOrders), direct: "http://direct", guarded: "http://guarded"}
+	p := newPlan(minOrders)
+	d := &demo{plan: p, traces: newTraces(p), direct: "http://direct", guarded: "http://guarded"}
 	clients := d.clients()
 	customers := map[string]bool{}
 	for i, c := range clients {

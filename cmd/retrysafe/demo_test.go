@@ -36,7 +36,7 @@ func TestDemo(t *testing.T) {
 func TestDemoOfFewOrders(t *testing.T) {
 	t.Parallel()
 	var out, stderr bytes.Buffer
-	if got := run(t.Context(), []string{"demo", "--orders", strconv.Itoa(minOrders)}, nil, &out, &stderr); got != exitOK {
+	if got := run(t.Context(), []string{"demo", "--headless", "--orders", strconv.Itoa(minOrders)}, nil, &out, &stderr); got != exitOK {
 		t.Fatalf("demo --orders %d: got status %d and %q; it said:\n%s", minOrders, got, &stderr, &out)
 	}
 	wantDemoTable(t, out.String(), minOrders)
@@ -128,7 +128,7 @@ func TestDemoStops(t *testing.T) {
 	defer stop()
 	out, stderr, status := newTranscript(), newTranscript(), make(chan int, 1)
 	go func() {
-		status <- run(ctx, []string{"demo", "--orders", "1000"}, nil, out, stderr)
+		status <- run(ctx, []string{"demo", "--headless", "--orders", "1000"}, nil, out, stderr)
 		stderr.end()
 		out.end()
 	}()
@@ -161,7 +161,7 @@ func TestDriveStops(t *testing.T) {
 		return nil, errBroken{}
 	})
 	d := &demo{plan: newPlan(1000)}
-	c := &client{target: "http://127.0.0.1:9", attempts: 5, believes: make([]bool, len(d.plan)), http: &http.Client{Transport: count}}
+	c := &client{target: "http://127.0.0.1:9", attempts: 5, trace: newTrace(len(d.plan), nil), http: &http.Client{Transport: count}}
 	if err := d.drive(ctx, c, new(atomic.Int64)); err != tired {
 		t.Errorf("drive: got %v, want %v", err, tired)
 	}
@@ -204,12 +204,12 @@ func TestNoTerminal(t *testing.T) {
 	}
 	defer f.Close()
 	for name, w := range map[string]io.Writer{"buffer": new(bytes.Buffer), "closed file": (*os.File)(nil)} {
-		if isTerminal(w) {
-			t.Errorf("isTerminal(%s): got true", name)
+		if isLively(w) {
+			t.Errorf("isLively(%s): got true", name)
 		}
 	}
 	t.Setenv("NO_COLOR", "1")
-	if isTerminal(f) {
-		t.Error("isTerminal with NO_COLOR: got true")
+	if isLively(f) {
+		t.Error("isLively with NO_COLOR: got true")
 	}
 }

@@ -24,7 +24,7 @@ type suite struct{ *testing.M }
 
 func (s suite) Run() int {
 	for _, line := range os.Environ() {
-		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "RETRYSAFE_") {
+		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "RETRYSAFE_") && !strings.HasPrefix(name, "RETRYSAFE_TEST_") {
 			os.Unsetenv(name)
 		}
 	}

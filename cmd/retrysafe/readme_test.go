@@ -29,6 +29,11 @@ func TestREADMEShell(t *testing.T) {
 		{"make demo", func(t *testing.T, _ []string) {
 			wantRecipe(t, makefile, "demo", "go run ./cmd/retrysafe "+strings.Join(demoArgs, " ")) // which TestDemo runs
 		}},
+		{"retrysafe demo", func(t *testing.T, args []string) {
+			if events := readEvents(t, startDemoPage(t, args[2:]...)); events.Orders != 120 {
+				t.Errorf("the page: got %d orders, want 120", events.Orders)
+			}
+		}},
 		{"make test", func(t *testing.T, _ []string) { wantRecipe(t, makefile, "test", "go test ./...") }},
 		{"go run ./examples/payments/cmd/payments", func(t *testing.T, args []string) { // startPayments runs it
 			if want := []string{"--listen", "127.0.0.1:9090", "--db", "payments.db"}; !slices.Equal(args[3:], want) {
