@@ -30,6 +30,8 @@ import (
 type Options struct {
 	Guard idemhttp.Options // of the middleware in front
 
+	Probe *Probe // asks the upstream what became of an operation whose owner is gone. Defaults to none
+
 	Routes []Route // for some requests, in place of Guard. Defaults to none
 
 	// AllowAmbiguousPaths lets guarded methods through whose path an upstream might take for that of another route:
@@ -55,7 +57,9 @@ type Options struct {
 // A Gateway is the http.Handler in front of one upstream. Use New.
 type Gateway struct {
 	executor   *retrysafe.Executor
+	middleware *idemhttp.Middleware // in front of forward; nil: not guarded
 	guarded    http.Handler
+	lease      time.Duration // of a claim
 	upstream   *url.URL
 	transport  *http.Transport
 	plain      *httputil.ReverseProxy // for what is not guarded
@@ -84,18 +88,28 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	if g.o.Guard.Quotas == nil {
 		g.o.Guard.Quotas = idemhttp.NewQuotas(g.o.Guard.Quota)
 	}
-	guard, err := idemhttp.New(e, scope, &g.o.Guard)
-	if err != nil {
-		return nil, fmt.Errorf("gateway: new: %w", err)
-	}
-	g.keyHeaders = guard.KeyHeaders()
 	g.transport = newTransport(&g.o)
 	g.plain = g.reverseProxy()
-	g.guarded = guard.Handler(http.HandlerFunc(g.forward))
+	if _, err := g.install(e, scope); err != nil {
+		return nil, fmt.Errorf("gateway: new: %w", err)
+	}
 	if err := g.branchOff(e, scope); err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
 	}
 	return g, nil
+}
+
+// install puts the middleware in front of forward. An error comes with the field of a Route that it is about.
+func (g *Gateway) install(e *retrysafe.Executor, scope idemhttp.ScopeFunc) (field string, err error) {
+	if err := g.installProbe(e); err != nil {
+		return "Probe", err
+	}
+	if g.middleware, err = idemhttp.New(e, scope, &g.o.Guard); err != nil {
+		return "Guard", err
+	}
+	g.keyHeaders = g.middleware.KeyHeaders()
+	g.guarded = g.middleware.Handler(http.HandlerFunc(g.forward))
+	return "", nil
 }
 
 // maxBodies is the bound over all bodies: by default 256 MiB, or the largest body that may come if that is more.

@@ -327,7 +327,7 @@ func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.H
 		m.rejectBody(w, r, problem.BodyUnreadable)
 		return
 	}
-	c := &call{middleware: m, next: next, r: r, key: key, fp: fp, sent: body, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
+	c := &call{middleware: m, next: next, r: r, key: key, fp: fp, sent: body, w: recorder{w: w, limit: m.o.MaxResponse}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {
 		c.w.outer = h.Clone()

@@ -64,6 +64,7 @@ func (c *gatewayCmd) gatewayRoutes(trusted []netip.Prefix) ([]gateway.Route, err
 	for i := range c.file.routes {
 		from := &c.file.routes[i]
 		r.unsupported(from)
+		r.tenants(from, from.scope.or(c.scopeText()))
 		if most := int64(from.maxBody.value); most > int64(c.MaxBodies) {
 			r.wrong(from.maxBody.at, "max-body: want at most --max-bodies: one body may be that large")
 		}
@@ -96,10 +97,19 @@ func (c *gatewayCmd) route(from *routeConfig, trusted []netip.Prefix) gateway.Ro
 		}
 		to.Guard.Outcomes[status] = outcomes[word]
 	}
+	to.Probe = from.recover.probe()
 	if from.scope.given {
 		to.Scope = scopeOf(from.scope.value, trusted)
 	}
 	return to
+}
+
+// probe is what asks the upstream, nil if nothing does.
+func (c *recoverConfig) probe() *gateway.Probe {
+	if !c.given {
+		return nil
+	}
+	return &gateway.Probe{Method: c.method.value, Path: c.path.value, Happened: c.happened.value, Absent: c.absent.value, DropAnswer: c.answer.value == "none"}
 }
 
 // policyOf is what is stored with the claims of a route.
@@ -140,7 +150,6 @@ func (r *reader) unsupported(c *routeConfig) {
 		said bool
 		at   position
 	}{
-		{"recover", c.recover.given, c.recover.at},                                    // gateway.Route.Probe
 		{"forward-key", c.forwardKey.or(forwardSame) != forwardSame, c.forwardKey.at}, // gateway.Route.ForwardKey
 	} {
 		if key.said {

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/gateway"
 )
 
 // configFlags are the gateway's flags, for parseConfig.
@@ -285,6 +286,40 @@ func TestRoutePolicy(t *testing.T) {
 				t.Errorf("policy of a route that says %q: got %+v, want %+v", tt.lines, *got, tt.want)
 			}
 		})
+	}
+}
+
+// What a route says of recovery is what the gateway asks; two tenants whose keys are the same are kept apart.
+func TestRouteProbe(t *testing.T) {
+	const ends = "on-lease-end: recover\n"
+	for _, tt := range []struct {
+		lines, scope string
+		want         *gateway.Probe
+		wrong        string
+	}{
+		{"wait: 1s", "", nil, ""},
+		{ends + "recover: {path: '/{key}', happened: [200, 201], absent: 404}", "", &gateway.Probe{Path: "/{key}", Happened: []int{200, 201}, Absent: []int{404}}, ""},
+		{ends + "recover: {path: '/{key}', method: HEAD, happened: 200, answer: none}", "", &gateway.Probe{Method: "HEAD", Path: "/{key}", Happened: []int{200}, DropAnswer: true}, ""},
+		{ends + "recover: {path: '/{key}', happened: 200}", "X-Tenant", nil, "f:5:19: the keys of two tenants may be the same"},
+		{ends + "recover: {path: '/{scope}/{key}', happened: 200}", "X-Tenant", &gateway.Probe{Path: "/{scope}/{key}", Happened: []int{200}}, ""},
+		{ends + "recover: {path: '/{key}', happened: 200}\nscope: shared", "X-Tenant", &gateway.Probe{Path: "/{key}", Happened: []int{200}}, ""},
+		{ends + "recover: {path: '/{key}', happened: 200}\nscope: 'header:X-User'", "", nil, "f:5:19: the keys of two tenants may be the same"},
+	} {
+		f, err := parseConfig("f", inRoute(tt.lines), configFlags())
+		if err != nil {
+			t.Fatalf("%s: %v", tt.lines, err)
+		}
+		c := &gatewayCmd{file: f, ScopeHeader: tt.scope, MaxBodies: 1 << 30, OnLeaseEnd: endHold}
+		routes, err := c.gatewayRoutes(nil)
+		if tt.wrong != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), tt.wrong) {
+				t.Errorf("%s, scope header %q: %v, want %q", tt.lines, tt.scope, err, tt.wrong)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(routes[0].Probe, tt.want) {
+			t.Errorf("%s: got probe %+v, %v, want %+v", tt.lines, routes[0].Probe, err, tt.want)
+		}
 	}
 }
 
