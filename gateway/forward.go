@@ -40,7 +40,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	idle := time.AfterFunc(g.o.UpstreamTimeout, func() { cancel(errUpstreamTimeout) })
 	defer idle.Stop()
-	var sent attempt
+	sent := attempt{act: func() error { return retrysafe.Act(ctx) }}
 	live := &informer{w: w}
 	trace := sent.trace()
 	if r.ProtoAtLeast(1, 1) { // an older caller would take it for the answer (RFC 9110, 15.2)
@@ -132,6 +132,11 @@ func (g *Gateway) failed(ctx context.Context, w http.ResponseWriter, sent *attem
 	}
 	idemhttp.DidNothing(ctx)
 	id, _ := retrysafe.IDOf(ctx)
+	if unmarked := sent.unmarked.Load(); unmarked != nil {
+		g.o.Logger.Error("claim could not be marked before the request left, nothing was sent", "id", id.String(), "err", *unmarked)
+		problem.Write(w, g.o.Guard.DocsBase, problem.Answer{Code: problem.StoreUnavailable, RetryAfter: time.Second})
+		return
+	}
 	g.o.Logger.Error("upstream could not be reached, nothing was sent", "id", id.String(), "err", errorKind(ctx, err))
 	problem.Write(w, g.o.Guard.DocsBase, problem.Answer{Code: problem.UpstreamUnreachable, RetryAfter: time.Second})
 }
