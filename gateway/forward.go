@@ -222,6 +222,7 @@ func (g *Gateway) target(in *url.URL) *url.URL {
 
 // rewriteHeader makes h, a copy of r's header, fit to go upstream.
 func (g *Gateway) rewriteHeader(h http.Header, r *http.Request) {
+	g.replaceKey(h, r)
 	var room [4][]string
 	keys := room[:0]
 	for _, name := range g.keyHeaders {

@@ -32,6 +32,9 @@ type Options struct {
 
 	Probe *Probe // asks the upstream what became of an operation whose owner is gone. Defaults to none
 
+	ForwardKey    ForwardKey // what of the key goes upstream. Defaults to ForwardSame
+	ForwardSecret []byte     // by which ForwardDerived derives keys, of routes too: at least MinForwardSecret random bytes
+
 	Routes []Route // for some requests, in place of Guard. Defaults to none
 
 	// AllowAmbiguousPaths lets guarded methods through whose path an upstream might take for that of another route:
@@ -103,6 +106,9 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 func (g *Gateway) install(e *retrysafe.Executor, scope idemhttp.ScopeFunc) (field string, err error) {
 	if err := g.installProbe(e); err != nil {
 		return "Probe", err
+	}
+	if err := g.checkForwardKey(); err != nil {
+		return "ForwardKey", err
 	}
 	if g.middleware, err = idemhttp.New(e, scope, &g.o.Guard); err != nil {
 		return "Guard", err

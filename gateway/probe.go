@@ -136,7 +136,7 @@ func (g *Gateway) ask(ctx context.Context, key retrysafe.Key) (retrysafe.Outcome
 // learn asks what became of the operation of key, twice before a release. why says that it is not known.
 func (g *Gateway) learn(ctx context.Context, key retrysafe.Key) (out retrysafe.Outcome, why string) {
 	quiet := retrysafe.QuietOf(ctx) // before the first question: what it finds absent may come while it is answered
-	to, ok := g.o.Probe.target(key)
+	to, ok := g.o.Probe.target(retrysafe.Key{Scope: key.Scope, Name: g.upstreamKey(key)})
 	if !ok {
 		return out, "the key cannot stand in the path"
 	}

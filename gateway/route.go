@@ -38,6 +38,7 @@ type Route struct {
 	Unguarded       bool               // passed on as it comes, with a key or without one
 	UpstreamTimeout time.Duration      // for the upstream's next byte. Defaults to the gateway's
 	Probe           *Probe             // asks what became of an operation. Defaults to none
+	ForwardKey      ForwardKey         // what of the key goes upstream. Defaults to ForwardSame
 }
 
 // A RouteError says which of Options.Routes cannot be, and why.
@@ -164,10 +165,12 @@ func (g *Gateway) guard(e *retrysafe.Executor, scope idemhttp.ScopeFunc, r *Rout
 		return "Guard", err
 	}
 	g.plain, g.middleware, g.guarded = g.reverseProxy(), nil, http.HandlerFunc(g.forward)
-	g.o.Probe = r.Probe
+	g.o.Probe, g.o.ForwardKey = r.Probe, r.ForwardKey
 	switch {
 	case r.Unguarded && r.Probe != nil:
 		return "Probe", errors.New("the route is unguarded: there is nothing to ask about")
+	case r.Unguarded && r.ForwardKey != ForwardSame:
+		return "ForwardKey", errors.New("the route is unguarded: what it is sent goes on as it comes")
 	case r.Unguarded:
 		return "", nil
 	}
