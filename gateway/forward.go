@@ -313,6 +313,11 @@ func (g *Gateway) plainFailed(w http.ResponseWriter, r *http.Request, err error)
 	} else {
 		g.o.Logger.Error("upstream failed on a request that is not guarded", "err", errorKind(r.Context(), err))
 	}
+	writeBlank(w, status)
+}
+
+// writeBlank answers with a problem that is all in its status (RFC 9457, 4.2.1).
+func writeBlank(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

@@ -178,6 +178,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseLoop(w, r)
 		return
 	}
+	if r.Method == http.MethodConnect || r.Method == http.MethodTrace || r.Method == "PRI" {
+		// They are about connections, and ours are shared (RFC 9110, 9.3.6 and 9.3.8; RFC 9113, 3.4).
+		w.Header().Set("Connection", "close")
+		writeBlank(w, http.StatusNotImplemented)
+		return
+	}
 	caller := g.paced(w, r)
 	defer caller.begin() // for what the server has still to send when this returned
 	by, why := g.choose(r)
