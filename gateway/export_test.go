@@ -54,3 +54,6 @@ func ProbeTarget(p Probe, key retrysafe.Key) string {
 	}
 	return ""
 }
+
+// RefuseLinkLocal opens what is asked before each connection to the upstream.
+var RefuseLinkLocal = refuseLinkLocal

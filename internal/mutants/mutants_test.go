@@ -28,7 +28,7 @@ type mutant struct {
 
 // mutants is every fault, subject by subject.
 func mutants() []mutant {
-	return slices.Concat(storeMutants, claimMutants, ownerMutants, recordMutants, sealMutants, twoStepMutants, httpMutants, answerMutants, gatewayMutants, routeMutants)
+	return slices.Concat(storeMutants, claimMutants, ownerMutants, recordMutants, sealMutants, twoStepMutants, httpMutants, answerMutants, gatewayMutants, routeMutants, forwardMutants)
 }
 
 // here is the folder of this package: its tests judge the others and never themselves.
