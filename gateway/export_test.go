@@ -6,6 +6,9 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
+	"net/url"
+
+	"github.com/retrysafe/retrysafe"
 )
 
 // This file opens the gateway to the tests of package gateway_test, which stand outside.
@@ -40,3 +43,17 @@ func (g *Gateway) RouteOf(r *http.Request) (name string, refused bool) {
 	}
 	return "", false
 }
+
+// CloseIdle closes the connections to the upstream that nobody uses.
+func (g *Gateway) CloseIdle() { g.transport.CloseIdleConnections() }
+
+// ProbeTarget returns where p asks about a key, "" if it does not.
+func ProbeTarget(p Probe, key retrysafe.Key) string {
+	if u, ok := p.target(key); ok {
+		return (&Gateway{upstream: &url.URL{}}).target(u).RequestURI()
+	}
+	return ""
+}
+
+// RefuseLinkLocal opens what is asked before each connection to the upstream.
+var RefuseLinkLocal = refuseLinkLocal

@@ -40,7 +40,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	idle := time.AfterFunc(g.o.UpstreamTimeout, func() { cancel(errUpstreamTimeout) })
 	defer idle.Stop()
-	var sent attempt
+	sent := attempt{act: func() error { return retrysafe.Act(ctx) }}
 	live := &informer{w: w}
 	trace := sent.trace()
 	if r.ProtoAtLeast(1, 1) { // an older caller would take it for the answer (RFC 9110, 15.2)
@@ -50,15 +50,17 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	live.end()
 	idle.Stop()
 	if err != nil {
+		g.middleware.Share(w.Header(), r)
 		g.failed(ctx, w, &sent, err)
 		return
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 { // 101, which nobody asked for, or nonsense
+		g.middleware.Share(w.Header(), r)
 		g.mayHaveActed(ctx, w, errNoAnswer)
 		return
 	}
-	g.answer(ctx, w, res, &progress{res.Body, idle, g.o.UpstreamTimeout}, func() { cancel(errCallerGone) })
+	g.answer(ctx, w, r, res, &progress{res.Body, idle, g.o.UpstreamTimeout}, func() { cancel(errCallerGone) })
 }
 
 // An informer passes the upstream's informational answers on, live (RFC 9110, 15.2). They come from another
@@ -94,12 +96,13 @@ func (i *informer) end() {
 // answer passes the upstream's answer on. As long as it can be kept it is read whole first, so that one that
 // breaks off is never taken for an answer. One that streams is recorded before its first byte goes out; gone ends
 // it when nobody is there to read the rest.
-func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, res *http.Response, body io.Reader, gone func()) {
+func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, res *http.Response, body io.Reader, gone func()) {
 	mediaType, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	streams := strings.EqualFold(strings.TrimSpace(mediaType), "text/event-stream")
 	var whole bytes.Buffer
 	if !streams {
 		if _, err := io.CopyN(&whole, body, g.o.Guard.MaxResponse+1); err != nil && err != io.EOF {
+			g.middleware.Share(w.Header(), r)
 			g.mayHaveActed(ctx, w, err)
 			return
 		}
@@ -132,6 +135,11 @@ func (g *Gateway) failed(ctx context.Context, w http.ResponseWriter, sent *attem
 	}
 	idemhttp.DidNothing(ctx)
 	id, _ := retrysafe.IDOf(ctx)
+	if unmarked := sent.unmarked.Load(); unmarked != nil {
+		g.o.Logger.Error("claim could not be marked before the request left, nothing was sent", "id", id.String(), "err", *unmarked)
+		problem.Write(w, g.o.Guard.DocsBase, problem.Answer{Code: problem.StoreUnavailable, RetryAfter: time.Second})
+		return
+	}
 	g.o.Logger.Error("upstream could not be reached, nothing was sent", "id", id.String(), "err", errorKind(ctx, err))
 	problem.Write(w, g.o.Guard.DocsBase, problem.Answer{Code: problem.UpstreamUnreachable, RetryAfter: time.Second})
 }
@@ -217,6 +225,7 @@ func (g *Gateway) target(in *url.URL) *url.URL {
 
 // rewriteHeader makes h, a copy of r's header, fit to go upstream.
 func (g *Gateway) rewriteHeader(h http.Header, r *http.Request) {
+	g.replaceKey(h, r)
 	var room [4][]string
 	keys := room[:0]
 	for _, name := range g.keyHeaders {
@@ -307,6 +316,11 @@ func (g *Gateway) plainFailed(w http.ResponseWriter, r *http.Request, err error)
 	} else {
 		g.o.Logger.Error("upstream failed on a request that is not guarded", "err", errorKind(r.Context(), err))
 	}
+	writeBlank(w, status)
+}
+
+// writeBlank answers with a problem that is all in its status (RFC 9457, 4.2.1).
+func writeBlank(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

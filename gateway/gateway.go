@@ -19,6 +19,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/retrysafe/retrysafe"
@@ -29,6 +30,11 @@ import (
 // Options are what a Gateway does. Nil, and the zero value of each field, is the default.
 type Options struct {
 	Guard idemhttp.Options // of the middleware in front
+
+	Probe *Probe // asks the upstream what became of an operation whose owner is gone. Defaults to none
+
+	ForwardKey    ForwardKey // what of the key goes upstream. Defaults to ForwardSame
+	ForwardSecret []byte     // by which ForwardDerived derives keys, of routes too: at least MinForwardSecret random bytes
 
 	Routes []Route // for some requests, in place of Guard. Defaults to none
 
@@ -57,7 +63,9 @@ type Options struct {
 // A Gateway is the http.Handler in front of one upstream. Use New.
 type Gateway struct {
 	executor   *retrysafe.Executor
+	middleware *idemhttp.Middleware // in front of forward; nil: not guarded
 	guarded    http.Handler
+	lease      time.Duration // of a claim
 	upstream   *url.URL
 	transport  *http.Transport
 	plain      *httputil.ReverseProxy // for what is not guarded
@@ -88,15 +96,11 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	if g.o.Guard.Quotas == nil {
 		g.o.Guard.Quotas = idemhttp.NewQuotas(g.o.Guard.Quota)
 	}
-	guard, err := idemhttp.New(e, scope, &g.o.Guard)
-	if err != nil {
+	g.transport = newTransport(&g.o, upstream.Hostname())
+	g.plain = g.reverseProxy()
+	if _, err := g.install(e, scope); err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
 	}
-	g.keyHeaders = guard.KeyHeaders()
-	g.transport = newTransport(&g.o)
-	g.plain = g.reverseProxy()
-	g.guarded = guard.Handler(http.HandlerFunc(g.forward))
-	g.says = guard.Specification()
 	if err := g.branchOff(e, scope); err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
 	}
@@ -104,6 +108,22 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 		g.published = g.specification().Handler()
 	}
 	return g, nil
+}
+
+// install puts the middleware in front of forward. An error comes with the field of a Route that it is about.
+func (g *Gateway) install(e *retrysafe.Executor, scope idemhttp.ScopeFunc) (field string, err error) {
+	if err := g.installProbe(e); err != nil {
+		return "Probe", err
+	}
+	if err := g.checkForwardKey(); err != nil {
+		return "ForwardKey", err
+	}
+	if g.middleware, err = idemhttp.New(e, scope, &g.o.Guard); err != nil {
+		return "Guard", err
+	}
+	g.keyHeaders, g.says = g.middleware.KeyHeaders(), g.middleware.Specification()
+	g.guarded = g.middleware.Handler(http.HandlerFunc(g.forward))
+	return "", nil
 }
 
 // maxBodies is the bound over all bodies: by default 256 MiB, or the largest body that may come if that is more.
@@ -166,6 +186,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuseLoop(w, r)
 		return
 	}
+	if r.Method == http.MethodConnect || r.Method == http.MethodTrace || r.Method == "PRI" {
+		// They are about connections, and ours are shared (RFC 9110, 9.3.6 and 9.3.8; RFC 9113, 3.4).
+		w.Header().Set("Connection", "close")
+		writeBlank(w, http.StatusNotImplemented)
+		return
+	}
 	caller := g.paced(w, r)
 	defer caller.begin() // for what the server has still to send when this returned
 	if g.publishes(r) {
@@ -182,8 +208,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // newTransport returns the client to the upstream: HTTP/1.1, connections that count what they write, no
 // decompression, no proxy from the environment.
-func newTransport(o *Options) *http.Transport {
-	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 15 * time.Second}
+func newTransport(o *Options, host string) *http.Transport {
+	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 15 * time.Second, Control: refuseLinkLocal(host)}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
@@ -200,6 +226,23 @@ func newTransport(o *Options) *http.Transport {
 		MaxIdleConnsPerHost:    1024,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 1 << 20,
+	}
+}
+
+// refuseLinkLocal keeps a name from leading to an address of this link alone (RFC 3927; RFC 4291, 2.5.6), where
+// clouds answer with credentials: whoever controls the name's DNS would get at them. It is asked about the address that
+// is connected to, after DNS. A host that is such an address itself was meant.
+func refuseLinkLocal(host string) func(network, addr string, _ syscall.RawConn) error {
+	meant, _ := netip.ParseAddr(host)
+	return func(_, addr string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(addr)
+		if err != nil {
+			return errors.New("the address cannot be read")
+		}
+		if ip := to.Addr().Unmap(); ip.IsLinkLocalUnicast() && ip.WithZone("") != meant.Unmap().WithZone("") {
+			return errors.New("the upstream's name leads to a link-local address")
+		}
+		return nil
 	}
 }
 

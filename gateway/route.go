@@ -37,6 +37,8 @@ type Route struct {
 	Scope           idemhttp.ScopeFunc // defaults to the gateway's
 	Unguarded       bool               // passed on as it comes, with a key or without one
 	UpstreamTimeout time.Duration      // for the upstream's next byte. Defaults to the gateway's
+	Probe           *Probe             // asks what became of an operation. Defaults to none
+	ForwardKey      ForwardKey         // what of the key goes upstream. Defaults to ForwardSame
 }
 
 // A RouteError says which of Options.Routes cannot be, and why.
@@ -140,17 +142,17 @@ func (g *Gateway) branch(e *retrysafe.Executor, scope idemhttp.ScopeFunc, r Rout
 	if r.Scope != nil {
 		scope = r.Scope
 	}
-	if err := own.guard(e, scope, &r); err != nil {
-		return b, "Guard", err
+	if field, err := own.guard(e, scope, &r); err != nil {
+		return b, field, err
 	}
 	b.pattern, b.methods = parsed, methods
 	return b, "", nil
 }
 
-// guard makes g the gateway of a route.
-func (g *Gateway) guard(e *retrysafe.Executor, scope idemhttp.ScopeFunc, r *Route) error {
+// guard makes g the gateway of a route. An error comes with the field that it is about.
+func (g *Gateway) guard(e *retrysafe.Executor, scope idemhttp.ScopeFunc, r *Route) (field string, err error) {
 	if r.Guard.MaxBodies != 0 || r.Guard.Bodies != nil || r.Guard.Quota != (idemhttp.Quota{}) || r.Guard.Quotas != nil {
-		return errors.New("the bounds over all bodies, and of each scope, are the gateway's: leave MaxBodies, Bodies, Quota and Quotas to its own Guard")
+		return "Guard", errors.New("the bounds over all bodies, and of each scope, are the gateway's: leave MaxBodies, Bodies, Quota and Quotas to its own Guard")
 	}
 	whole := g.o.Guard
 	g.o.Guard = r.Guard
@@ -160,20 +162,19 @@ func (g *Gateway) guard(e *retrysafe.Executor, scope idemhttp.ScopeFunc, r *Rout
 		g.o.Guard.Methods = guardable(r.Methods)
 	}
 	if err := g.o.fill(); err != nil {
-		return err
+		return "Guard", err
 	}
-	g.plain = g.reverseProxy()
-	g.guarded = http.HandlerFunc(g.forward)
-	if r.Unguarded {
-		return nil
+	g.plain, g.middleware, g.guarded = g.reverseProxy(), nil, http.HandlerFunc(g.forward)
+	g.o.Probe, g.o.ForwardKey = r.Probe, r.ForwardKey
+	switch {
+	case r.Unguarded && r.Probe != nil:
+		return "Probe", errors.New("the route is unguarded: there is nothing to ask about")
+	case r.Unguarded && r.ForwardKey != ForwardSame:
+		return "ForwardKey", errors.New("the route is unguarded: what it is sent goes on as it comes")
+	case r.Unguarded:
+		return "", nil
 	}
-	guard, err := idemhttp.New(e, scope, &g.o.Guard)
-	if err != nil {
-		return err
-	}
-	g.keyHeaders, g.says = guard.KeyHeaders(), guard.Specification()
-	g.guarded = guard.Handler(g.guarded)
-	return nil
+	return g.install(e, scope)
 }
 
 // specification is what all guards do, for callers.

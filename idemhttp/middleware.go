@@ -256,7 +256,7 @@ func (m *Middleware) miswritten(method string) bool {
 // whole before it: what broke off on its way here never holds a key.
 func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Handler, lines []string) {
 	name, why := m.parseKey(lines)
-	if why = cmp.Or(why, upgrades(r)); why != "" {
+	if why = cmp.Or(why, unfit(r)); why != "" {
 		m.reject(w, r, problem.Answer{Code: problem.KeyInvalid, Detail: why})
 		return
 	}
@@ -275,7 +275,7 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 
 // guardByBody answers a guarded request whose key, if it has one, stands in its body.
 func (m *Middleware) guardByBody(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if why := upgrades(r); why != "" { // a server that does not upgrade reads the body
+	if why := unfit(r); why != "" { // a server that does not upgrade reads the body
 		m.reject(w, r, problem.Answer{Code: problem.KeyInvalid, Detail: why})
 		return
 	}
@@ -302,10 +302,14 @@ func (m *Middleware) guardByBody(w http.ResponseWriter, r *http.Request, next ht
 	}
 }
 
-// upgrades says why a request that asks for another protocol is refused.
-func upgrades(r *http.Request) (why string) {
-	if r.Header.Get("Upgrade") != "" {
+// unfit says why a request cannot be guarded whatever its key: its answer is no HTTP answer that could be kept.
+func unfit(r *http.Request) (why string) {
+	mediaType, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Type"))), ";")
+	switch {
+	case r.Header.Get("Upgrade") != "":
 		return "An upgrade cannot be made safe to retry: send it without a key."
+	case mediaType == "application/grpc" || strings.HasPrefix(mediaType, "application/grpc+") || strings.HasPrefix(mediaType, "application/grpc-"):
+		return "A gRPC call cannot be made safe to retry here, since its outcome stands in trailers: send it without a key, and put one into its message for the service."
 	}
 	return ""
 }
@@ -337,7 +341,7 @@ func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.H
 		m.rejectBody(w, r, problem.BodyUnreadable)
 		return
 	}
-	c := &call{middleware: m, next: next, r: r, key: key, fp: fp, sent: body, w: recorder{w: w, limit: m.o.MaxResponse, replay: m.replay}}
+	c := &call{middleware: m, next: next, r: r, key: key, fp: fp, sent: body, w: recorder{w: w, limit: m.o.MaxResponse}}
 	c.w.call = c
 	if h := w.Header(); len(h) > 0 {
 		c.w.outer = h.Clone()

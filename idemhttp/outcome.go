@@ -27,6 +27,16 @@ func say(ctx context.Context, s retrysafe.State) bool {
 	return ok
 }
 
+// KeyOf returns the key of the guarded request that ctx belongs to. It is false outside of one. The key is the caller's:
+// it has no place in logs.
+func KeyOf(ctx context.Context) (key retrysafe.Key, ok bool) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return retrysafe.Key{}, false
+	}
+	return c.key, true
+}
+
 // DidNothing says, from inside a guarded handler, that nothing happened: whatever the handler answers, it is
 // not kept, and the key is released for a retry. It returns false outside of a guarded request.
 func DidNothing(ctx context.Context) bool { return say(ctx, retrysafe.Free) }

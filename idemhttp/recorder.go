@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/internal/answer"
@@ -19,11 +18,10 @@ import (
 // A recorder holds a handler's answer back until its outcome is recorded. An answer that the handler flushes,
 // or that grows past the limit, is recorded at that moment as done but not kept, and streams from then on.
 type recorder struct {
-	w      http.ResponseWriter
-	limit  int64
-	replay []string    // headers that are kept
-	outer  http.Header // set by layers outside, before the handler: not its own, not kept
-	call   *call
+	w     http.ResponseWriter
+	limit int64
+	outer http.Header // set by layers outside, before the handler: not its own, not kept
+	call  *call
 
 	status    int         // 0: not written yet
 	header    http.Header // as it was when the status was written
@@ -145,16 +143,8 @@ func (rec *recorder) outcomeOf(body []byte, notKept bool) retrysafe.Outcome {
 			rec.call.middleware.o.Logger.Warn("an answer was compressed inside of the guard: it is replayed so to callers that may not read it; put compression outside")
 		})
 	}
-	if rec.call.middleware.o.DropAnswers {
-		body, notKept = nil, true
-	}
-	var room [16]string
-	names := rec.kept(room[:0], notKept)
 	a := answer.Answer{Status: rec.status, Header: rec.header, Body: body}
-	if a.CheckOnly(names) != nil {
-		names, a.Body, notKept = nil, nil, true
-	}
-	return retrysafe.Outcome{State: state, Answer: a.EncodeOnly(names), NotKept: notKept}
+	return rec.call.middleware.keep(state, a, rec.outer, notKept)
 }
 
 // stream records the answer as done and not kept, sends what was held back, and lets the rest through.
@@ -209,19 +199,4 @@ func replayed(more []string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// kept appends to names those of the headers that are stored: what the handler itself set of them. Without the
-// body, headers that describe it are left out; headers that the answer's own Connection names are hop-by-hop (RFC
-// 9110, 7.6.1).
-func (rec *recorder) kept(names []string, noBody bool) []string {
-	for _, name := range rec.replay {
-		lines := rec.header[name]
-		if len(lines) == 0 || noBody && strings.HasPrefix(name, "Content-") && name != "Content-Location" ||
-			answer.Named(rec.header["Connection"], name) || slices.Equal(lines, rec.outer[name]) {
-			continue
-		}
-		names = append(names, name)
-	}
-	return names
 }

@@ -185,6 +185,10 @@ func (f *configFile) locate(err error) error {
 			at = c.name.at
 		case "Methods":
 			at = cmp.Or(c.matched.at, c.methods.at, c.at)
+		case "Probe":
+			at = cmp.Or(c.recover.at, c.at)
+		case "ForwardKey":
+			at = cmp.Or(c.forwardKey.at, c.at)
 		}
 		r.wrong(at, "%v", e.Err)
 	}

@@ -23,21 +23,23 @@ func (c *gatewayCmd) rehearse(g given) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.gateway(executor, g, c.shared(), nil)
+	_, err = c.gateway(executor, g, c.shared(g), nil)
 	if err != nil && len(routeErrors(err)) == 0 {
 		return usage("%v", err)
 	}
 	return err
 }
 
-// shared are the bounds that all routes have together.
+// shared is what all routes have together, and a reload leaves as it is.
 type shared struct {
 	bodies *idemhttp.Bodies
 	quotas *idemhttp.Quotas
+	secret []byte // of derived keys: with another, a retry would go upstream under another key
 }
 
-func (c *gatewayCmd) shared() shared {
-	return shared{idemhttp.NewBodies(int64(c.MaxBodies)), idemhttp.NewQuotas(idemhttp.Quota{Rate: c.QuotaRate, Burst: c.QuotaBurst, InFlight: c.QuotaInFlight})}
+func (c *gatewayCmd) shared(g given) shared {
+	quota := idemhttp.Quota{Rate: c.QuotaRate, Burst: c.QuotaBurst, InFlight: c.QuotaInFlight}
+	return shared{idemhttp.NewBodies(int64(c.MaxBodies)), idemhttp.NewQuotas(quota), g.keys.forwarded}
 }
 
 // gateway is what the flags and the file describe, over an executor that may have served another before. The policy
@@ -45,6 +47,7 @@ func (c *gatewayCmd) shared() shared {
 func (c *gatewayCmd) gateway(e *retrysafe.Executor, g given, s shared, log *slog.Logger) (*gateway.Gateway, error) {
 	o := c.gatewayOptions(log, g.trusted)
 	o.Guard.Policy, o.Guard.Bodies, o.Guard.Quotas = c.policy(), s.bodies, s.quotas
+	o.ForwardSecret = s.secret
 	o.Routes, o.AllowAmbiguousPaths = g.routes, c.AllowAmbiguousPaths
 	return gateway.New(e, g.upstream, c.scope(g.trusted), o)
 }
@@ -63,7 +66,10 @@ func (c *gatewayCmd) gatewayRoutes(trusted []netip.Prefix) ([]gateway.Route, err
 	r := &reader{}
 	for i := range c.file.routes {
 		from := &c.file.routes[i]
-		r.unsupported(from)
+		if from.forwardKey.value == forwardDerived && c.ForwardKeySecret == "" {
+			r.wrong(from.forwardKey.at, "keys are derived by a secret: give --forward-key-secret a file made with `retrysafe keys new --out FILE`")
+		}
+		r.tenants(from, from.scope.or(c.scopeText()))
 		if most := int64(from.maxBody.value); most > int64(c.MaxBodies) {
 			r.wrong(from.maxBody.at, "max-body: want at most --max-bodies: one body may be that large")
 		}
@@ -97,10 +103,21 @@ func (c *gatewayCmd) route(from *routeConfig, trusted []netip.Prefix) gateway.Ro
 		}
 		to.Guard.Outcomes[status] = outcomes[word]
 	}
+	to.Probe, to.ForwardKey = from.recover.probe(), forwards[from.forwardKey.value]
 	if from.scope.given {
 		to.Scope = scopeOf(from.scope.value, trusted)
 	}
 	return to
+}
+
+var forwards = map[string]gateway.ForwardKey{forwardDerived: gateway.ForwardDerived, forwardNot: gateway.ForwardNone}
+
+// probe is what asks the upstream, nil if nothing does.
+func (c *recoverConfig) probe() *gateway.Probe {
+	if !c.given {
+		return nil
+	}
+	return &gateway.Probe{Method: c.method.value, Path: c.path.value, Happened: c.happened.value, Absent: c.absent.value, DropAnswer: c.answer.value == "none"}
 }
 
 // policyOf is what is stored with the claims of a route.
@@ -132,25 +149,6 @@ func scopeOf(text string, trusted []netip.Prefix) idemhttp.ScopeFunc {
 	}
 	return gateway.HeaderScope(name, trusted)
 }
-
-// NOT SUPPORTED BY THIS BUILD: what the file can say and the packages below cannot do yet. A line is deleted when
-// route maps its key.
-func (r *reader) unsupported(c *routeConfig) {
-	for _, key := range []struct {
-		name string
-		said bool
-		at   position
-	}{
-		{"recover", c.recover.given, c.recover.at},                                    // gateway.Route.Probe
-		{"forward-key", c.forwardKey.or(forwardSame) != forwardSame, c.forwardKey.at}, // gateway.Route.ForwardKey
-	} {
-		if key.said {
-			r.wrong(key.at, "%s is %s: leave it out", key.name, unsupported)
-		}
-	}
-}
-
-const unsupported = "not supported by this build"
 
 // A routeRow is a route as --check-config shows it.
 type routeRow struct {

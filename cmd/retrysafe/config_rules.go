@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // contradictions tells what in a route does not go together.
@@ -38,5 +39,12 @@ func (r *reader) ends(c *routeConfig) {
 func (r *reader) forwards(c *routeConfig) {
 	if c.honoursKeys.value && c.forwardKey.value == forwardNot {
 		r.wrong(c.forwardKey.at, "honours-keys needs the key upstream: leave out forward-key: %s, or say %s", forwardNot, forwardDerived)
+	}
+}
+
+// tenants checks that what is asked about a key is asked about that of one tenant: another's may be the same.
+func (r *reader) tenants(c *routeConfig, scope string) {
+	if c.recover.given && scope != "shared" && c.forwardKey.value != forwardDerived && !strings.Contains(c.recover.path.value, "{scope}") {
+		r.wrong(c.recover.path.at, "the keys of two tenants may be the same, and one would get the other's answer: put {scope} into the path, or say forward-key: %s", forwardDerived)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/gateway"
 )
 
 // configFlags are the gateway's flags, for parseConfig.
@@ -157,28 +158,21 @@ func docConfig(t testing.TB) string {
 	return text
 }
 
-// What the documentation shows is right, to the last check, but for what this build cannot do.
+// What the documentation shows is right, to the last check.
 func TestDocumentedConfig(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "gateway.yaml")
-	if err := os.WriteFile(name, []byte(docConfig(t)), 0o600); err != nil {
-		t.Fatal(err)
+	text := docConfig(t)
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"gateway.yaml": text, "forward-key": strings.Repeat("0a", 32)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var c cli
-	if _, err := newParser(&c).Parse([]string{"gateway", "--config", name}); err != nil {
+	if _, err := newParser(&c).Parse([]string{"gateway", "--config", "gateway.yaml"}); err != nil {
 		t.Fatalf("the file of docs/operate.md: %v", err)
 	}
-	_, err := c.Gateway.check()
-	if err == nil {
-		return
-	}
-	e, ok := errors.AsType[*configError](err)
-	if !ok {
-		t.Fatalf("the file of docs/operate.md: %v", err)
-	}
-	for _, line := range e.lines() {
-		if !strings.Contains(line, unsupported) {
-			t.Errorf("the file of docs/operate.md: %s", line)
-		}
+	if _, err := c.Gateway.check(); err != nil {
+		t.Errorf("the file of docs/operate.md: %v", c.Gateway.file.locate(err))
 	}
 }
 
@@ -285,6 +279,66 @@ func TestRoutePolicy(t *testing.T) {
 				t.Errorf("policy of a route that says %q: got %+v, want %+v", tt.lines, *got, tt.want)
 			}
 		})
+	}
+}
+
+// What a route says of recovery is what the gateway asks; two tenants whose keys are the same are kept apart.
+func TestRouteProbe(t *testing.T) {
+	const ends = "on-lease-end: recover\n"
+	for _, tt := range []struct {
+		lines, scope string
+		want         *gateway.Probe
+		wrong        string
+	}{
+		{"wait: 1s", "", nil, ""},
+		{ends + "recover: {path: '/{key}', happened: [200, 201], absent: 404}", "", &gateway.Probe{Path: "/{key}", Happened: []int{200, 201}, Absent: []int{404}}, ""},
+		{ends + "recover: {path: '/{key}', method: HEAD, happened: 200, answer: none}", "", &gateway.Probe{Method: "HEAD", Path: "/{key}", Happened: []int{200}, DropAnswer: true}, ""},
+		{ends + "recover: {path: '/{key}', happened: 200}", "X-Tenant", nil, "f:5:19: the keys of two tenants may be the same"},
+		{ends + "recover: {path: '/{scope}/{key}', happened: 200}", "X-Tenant", &gateway.Probe{Path: "/{scope}/{key}", Happened: []int{200}}, ""},
+		{ends + "recover: {path: '/{key}', happened: 200}\nscope: shared", "X-Tenant", &gateway.Probe{Path: "/{key}", Happened: []int{200}}, ""},
+		{ends + "recover: {path: '/{key}', happened: 200}\nforward-key: derived", "X-Tenant", &gateway.Probe{Path: "/{key}", Happened: []int{200}}, ""},
+		{ends + "recover: {path: '/{key}', happened: 200}\nscope: 'header:X-User'", "", nil, "f:5:19: the keys of two tenants may be the same"},
+	} {
+		f, err := parseConfig("f", inRoute(tt.lines), configFlags())
+		if err != nil {
+			t.Fatalf("%s: %v", tt.lines, err)
+		}
+		c := &gatewayCmd{file: f, ScopeHeader: tt.scope, ForwardKeySecret: "a file", MaxBodies: 1 << 30, OnLeaseEnd: endHold}
+		routes, err := c.gatewayRoutes(nil)
+		if tt.wrong != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), tt.wrong) {
+				t.Errorf("%s, scope header %q: %v, want %q", tt.lines, tt.scope, err, tt.wrong)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(routes[0].Probe, tt.want) {
+			t.Errorf("%s: got probe %+v, %v, want %+v", tt.lines, routes[0].Probe, err, tt.want)
+		}
+	}
+}
+
+// What a route says of the key that goes upstream needs a secret, and a key that can be kept from it.
+func TestRouteForwardKey(t *testing.T) {
+	secret := keyFile(t, "1a")
+	for _, tt := range []struct{ lines, secret, wrong string }{
+		{"forward-key: derived", secret, ""},
+		{"forward-key: none", "", ""},
+		{"forward-key: derived", "", "f:4:16: keys are derived by a secret: give --forward-key-secret"},
+		{"forward-key: none\nkey: {query: k}", "", "f:4:16: the key stands in the query or the body"},
+	} {
+		f, err := parseConfig("f", inRoute(tt.lines), configFlags())
+		if err != nil {
+			t.Fatalf("%s: %v", tt.lines, err)
+		}
+		var c cli
+		if _, err := newParser(&c).Parse([]string{"gateway", "--upstream", "http://127.0.0.1:1", "--forward-key-secret=" + tt.secret}); err != nil {
+			t.Fatal(err)
+		}
+		c.Gateway.file = f
+		_, err = c.Gateway.check()
+		if err = f.locate(err); tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.wrong)) {
+			t.Errorf("%s, secret %q: %v, want %q", tt.lines, tt.secret, err, tt.wrong)
+		}
 	}
 }
 

@@ -53,6 +53,7 @@ var wrongValues = map[string]string{
 	"admin-token-file":      "testdata/missing",
 	"fingerprint-keys":      "testdata/missing",
 	"answer-keys":           "testdata/missing",
+	"forward-key-secret":    "testdata/missing",
 	"docs-base":             "docs",
 	"log-format":            "xml",
 }

@@ -74,12 +74,13 @@ type gatewayCmd struct {
 	KeepAlive       bool     `name:"upstream-keep-alive" help:"Let guarded requests share connections to the upstream: faster. Only for an upstream that never sends more than its answer."`
 	DrainTimeout    duration `default:"30s" help:"How long SIGTERM waits for requests under way. Default ${default}."`
 
-	AdminHost       []string `placeholder:"NAME" help:"Further host names by which operators reach the admin listener; others are refused, against DNS rebinding. Addresses of this machine are known."`
-	tokenFlags      `embed:""`
-	FingerprintKeys string `placeholder:"FILE" help:"Keys that seal request fingerprints, one a line, the first in use. Without it the store keeps a random one of its own."`
-	AnswerKeys      string `placeholder:"FILE" help:"Keys that seal the answers that are kept, one a line, the first in use (see: retrysafe keys new --help). Without it answers are kept in clear."`
-	DocsBase        string `placeholder:"URL" help:"Where the links in error answers lead. Default: the project's pages."`
-	LogFormat       string `default:"text" enum:"text,json" help:"text or json, on stderr. Default ${default}."`
+	AdminHost        []string `placeholder:"NAME" help:"Further host names by which operators reach the admin listener; others are refused, against DNS rebinding. Addresses of this machine are known."`
+	tokenFlags       `embed:""`
+	FingerprintKeys  string `placeholder:"FILE" help:"Keys that seal request fingerprints, one a line, the first in use. Without it the store keeps a random one of its own."`
+	AnswerKeys       string `placeholder:"FILE" help:"Keys that seal the answers that are kept, one a line, the first in use (see: retrysafe keys new --help). Without it answers are kept in clear."`
+	ForwardKeySecret string `placeholder:"FILE" help:"One key, by which routes that say forward-key: derived make the keys that go upstream (see: retrysafe keys new --help)."`
+	DocsBase         string `placeholder:"URL" help:"Where the links in error answers lead. Default: the project's pages."`
+	LogFormat        string `default:"text" enum:"text,json" help:"text or json, on stderr. Default ${default}."`
 
 	file  *configFile           // nil without --config
 	flags map[string]*kong.Flag // of the command line that this was read from
@@ -132,7 +133,7 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams, again parsedAgain) erro
 type given struct {
 	upstream *url.URL
 	trusted  []netip.Prefix
-	keys     sealingKeys
+	keys     secretKeys
 	routes   []gateway.Route
 }
 
@@ -183,17 +184,23 @@ func (c *gatewayCmd) check() (g given, err error) {
 	return g, c.rehearse(g)
 }
 
-// sealingKeys are those of fingerprints and of answers.
-type sealingKeys struct{ fingerprints, answers [][]byte }
+// secretKeys are those that seal fingerprints and answers, and the one that derives what goes upstream.
+type secretKeys struct {
+	fingerprints, answers [][]byte
+	forwarded             []byte
+}
 
-func (c *gatewayCmd) readKeys() (k sealingKeys, err error) {
+func (c *gatewayCmd) readKeys() (k secretKeys, err error) {
 	if k.fingerprints, err = readFingerprintKeys(c.FingerprintKeys); err != nil {
 		return k, err
 	}
 	if k.answers, err = readAnswerKeys(c.AnswerKeys); err != nil {
 		return k, err
 	}
-	return k, checkApart(k.answers, k.fingerprints)
+	if k.forwarded, err = readForwardKeySecret(c.ForwardKeySecret); err != nil {
+		return k, err
+	}
+	return k, checkApart(k)
 }
 
 func listen(flag, addr string) (net.Listener, error) {
@@ -236,7 +243,7 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 	} else if err != nil {
 		return nil, fmt.Errorf("--store %s: %w", c.Store, err)
 	}
-	s := &server{executor: executor, log: log, oneScope: c.ScopeHeader == "", required: c.RequireKey, cmd: c, shares: c.shared()}
+	s := &server{executor: executor, log: log, oneScope: c.ScopeHeader == "", required: c.RequireKey, cmd: c, shares: c.shared(given)}
 	g, err := c.gateway(executor, given, s.shares, log)
 	if err != nil {
 		return nil, err
@@ -251,7 +258,7 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 	return s, err
 }
 
-func (c *gatewayCmd) executor(store retrysafe.Store, keys sealingKeys, log *slog.Logger, registry *prometheus.Registry) (*retrysafe.Executor, error) {
+func (c *gatewayCmd) executor(store retrysafe.Store, keys secretKeys, log *slog.Logger, registry *prometheus.Registry) (*retrysafe.Executor, error) {
 	observer, err := promobserver.New(registry)
 	if err != nil {
 		return nil, err

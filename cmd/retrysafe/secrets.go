@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/retrysafe/retrysafe"
+	"github.com/retrysafe/retrysafe/gateway"
 )
 
 // defaultTokenFile is where a gateway that is given no admin token keeps the one it makes, and where the other
@@ -166,12 +167,36 @@ func parseKeys(text []byte, fits func(size int) bool) (keys [][]byte, err error)
 	return keys, nil
 }
 
-// checkApart refuses a key that stands in both files: who is trusted with the one need not be with the other.
-func checkApart(answers, fingerprints [][]byte) error {
-	for _, key := range answers {
-		if slices.ContainsFunc(fingerprints, func(k []byte) bool { return bytes.Equal(k, key) }) {
-			return usage("--answer-keys and --fingerprint-keys: a key stands in both files: want keys of their own, each made with `retrysafe keys new`")
+// checkApart refuses a key that stands in two files: who is trusted with the one need not be with the other.
+func checkApart(k secretKeys) error {
+	files := []struct {
+		flag string
+		keys [][]byte
+	}{{"--answer-keys", k.answers}, {"--fingerprint-keys", k.fingerprints}, {"--forward-key-secret", [][]byte{k.forwarded}}}
+	if k.forwarded == nil {
+		files = files[:2]
+	}
+	for i, f := range files {
+		for _, other := range files[i+1:] {
+			for _, key := range f.keys {
+				if slices.ContainsFunc(other.keys, func(k []byte) bool { return bytes.Equal(k, key) }) {
+					return usage("%s and %s: a key stands in both files: want keys of their own, each made with `retrysafe keys new`", f.flag, other.flag)
+				}
+			}
 		}
 	}
 	return nil
+}
+
+// readForwardKeySecret reads the file of --forward-key-secret. There is one key: with a second in use the same request
+// would go upstream under another key.
+func readForwardKeySecret(file string) ([]byte, error) {
+	keys, err := readKeys("--forward-key-secret", file, func(size int) bool { return size >= gateway.MinForwardSecret })
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	if len(keys) > 1 {
+		return nil, usage("--forward-key-secret: %s holds %d keys: want one", file, len(keys))
+	}
+	return keys[0], nil
 }

@@ -4,8 +4,6 @@ package mutants
 
 // Faults of the demo: a page that shows something else than what happened, and a run that somebody else starts.
 
-const program = "cmd/retrysafe"
-
 var demoMutants = []mutant{
 	{
 		fault: "a replay is told as an answer like any other",

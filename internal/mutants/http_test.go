@@ -113,9 +113,9 @@ var httpMutants = []mutant{
 	{
 		fault: "an answer that must not lie in a store does",
 		seen:  "TN-7: buildinternet/uploads#834",
-		file:  "idemhttp/recorder.go",
-		old:   `if rec.call.middleware.o.DropAnswers {`,
-		new:   `if false {`,
+		file:  "idemhttp/keep.go",
+		old:   `notKept = notKept || m.o.DropAnswers; notKept {`,
+		new:   `notKept {`,
 		pkg:   door, test: "TestDropAnswers",
 	},
 	{

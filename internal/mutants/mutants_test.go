@@ -28,7 +28,7 @@ type mutant struct {
 
 // mutants is every fault, subject by subject.
 func mutants() []mutant {
-	return slices.Concat(storeMutants, claimMutants, ownerMutants, recordMutants, sealMutants, twoStepMutants, httpMutants, answerMutants, gatewayMutants, routeMutants, demoMutants)
+	return slices.Concat(storeMutants, claimMutants, ownerMutants, recordMutants, sealMutants, twoStepMutants, httpMutants, answerMutants, gatewayMutants, routeMutants, forwardMutants, demoMutants)
 }
 
 // here is the folder of this package: its tests judge the others and never themselves.

@@ -1,0 +1,58 @@
+//go:build mutants
+
+package mutants
+
+// Faults of what the gateway asks the upstream, marks before it sends, and lets through.
+
+var forwardMutants = []mutant{
+	{
+		fault: "a request that may be on its way is taken for one that never comes",
+		file:  "gateway/probe.go",
+		old:   "case quiet-onItsWay-g.lease < g.o.UpstreamTimeout:",
+		new:   "case false:",
+		pkg:   proxy, test: "TestProbe/absent, and may just be on its way",
+	},
+	{
+		fault: "the upstream is believed at its first word that nothing happened",
+		file:  "gateway/probe.go",
+		old:   `if why == "" && again.Status != a.Status {`,
+		new:   `if why = ""; false {`,
+		pkg:   proxy, test: "TestProbe/absent, and then it is there",
+	},
+	{
+		fault: "a key with dots has another resource asked about",
+		file:  "gateway/probe.go",
+		old:   `strings.Contains(path, "{key}") && dotted(key.Name)`,
+		new:   `false`,
+		pkg:   proxy, test: "TestProbeTarget",
+	},
+	{
+		fault: "the request leaves though its claim could not be marked",
+		file:  "gateway/conn.go",
+		old:   "if err := act(); err != nil {",
+		new:   "if err := act(); false {",
+		pkg:   proxy, test: "TestTwoStepsUnmarked",
+	},
+	{
+		fault: "a claim is not marked before its request leaves",
+		file:  "gateway/forward.go",
+		old:   "sent := attempt{act: func() error { return retrysafe.Act(ctx) }}",
+		new:   "sent := attempt{}",
+		pkg:   proxy, test: "TestTwoSteps/it died when the upstream had the request",
+	},
+	{
+		fault: "a derived key does not hang on the scope",
+		seen:  "adcp rule 10",
+		file:  "gateway/forwardkey.go",
+		old:   "{key.Scope, key.Name}",
+		new:   "{\"\", key.Name}",
+		pkg:   proxy, test: "TestDerivedKeys",
+	},
+	{
+		fault: "a method that nothing guards takes the caller's key to another domain of trust",
+		file:  "gateway/forwardkey.go",
+		old:   "\t\tdelete(h, name)\n",
+		new:   "\t\tif guarded {\n\t\t\tdelete(h, name)\n\t\t}\n",
+		pkg:   proxy, test: "TestForwardKeyOfUnguardedMethod",
+	},
+}
