@@ -34,7 +34,7 @@ func (demoCmd) Help() string {
 	return `Four clients charge the same orders over the same line, which loses requests and answers: one gives up, one resends bare, one resends with a new key each time, and one resends with one key through retrysafe. All of it is real and on this machine: the payment API, the gateway, and every request.`
 }
 
-// demoLimit bounds the whole demo.
+// demoLimit bounds the whole demo. On the page, where everybody sees how far it is, a run may take four times as long.
 const demoLimit = 30 * time.Second
 
 // How many orders a client may have: so many that each fault occurs, so few that a slow machine ends in time.
@@ -52,7 +52,7 @@ func (c *demoCmd) Run(ctx context.Context, s streams) error {
 	if !c.Headless {
 		return c.showPage(ctx, s, p)
 	}
-	ctx, cancel := limitDemo(ctx)
+	ctx, cancel := limitDemo(ctx, demoLimit)
 	defer cancel()
 	d, err := newDemo(ctx, p, newTraces(p))
 	if err != nil {
@@ -73,8 +73,8 @@ func (c *demoCmd) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
-func limitDemo(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the demo took longer than %v: is the machine very busy?", demoLimit))
+func limitDemo(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the demo took longer than %v: is the machine very busy?", limit))
 }
 
 // A demo is the payment API, the gateway in front of it, and a faulty line to each.

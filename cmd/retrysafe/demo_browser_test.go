@@ -44,7 +44,7 @@ func TestDemoPageInBrowser(t *testing.T) {
 	t.Parallel()
 	page := startDemoPage(t, "--seed", "7")
 	b := openChromium(t)
-	b.do(t, chromedp.EmulateViewport(1440, 1000), chromedp.Navigate(page), shows("body[data-state=done]"))
+	b.do(t, chromedp.EmulateViewport(1440, 1000), chromedp.Navigate(page), runEnded(1))
 	events := readEvents(t, page)
 	if events.State != pageDone || events.Run != 1 || events.Seed != 7 {
 		t.Fatalf("got run %d of seed %d, %s %s, want the first, done", events.Run, events.Seed, events.State, events.Flaw)
@@ -53,8 +53,11 @@ func TestDemoPageInBrowser(t *testing.T) {
 	t.Run("totals", func(t *testing.T) { wantTotals(t, b, events) })
 	t.Run("layout", func(t *testing.T) { wantLayout(t, b) })
 	t.Run("run again", func(t *testing.T) {
-		b.do(t, chromedp.Focus(chromedp.CSS("#again")), chromedp.KeyEvent(kb.Enter), shows("body[data-run='2'][data-state=done]"))
+		b.do(t, chromedp.Focus(chromedp.CSS("#again")), chromedp.KeyEvent(kb.Enter), runEnded(2))
 		again := readEvents(t, page)
+		if again.State != pageDone {
+			t.Fatalf("got run %d %s: %s, want it done", again.Run, again.State, again.Flaw)
+		}
 		wantTotals(t, b, again)
 		for i, o := range again.Operations {
 			if first := events.Operations[i]; o.Order != first.Order || o.Fault != first.Fault {
@@ -62,6 +65,11 @@ func TestDemoPageInBrowser(t *testing.T) {
 			}
 		}
 	})
+}
+
+// runEnded waits until the page has drawn how the run ended, well or not.
+func runEnded(run int) chromedp.Action[chromedp.Void] {
+	return chromedp.WaitReady(chromedp.CSS(fmt.Sprintf("body[data-run='%d']:is([data-state=done], [data-state=failed])", run)))
 }
 
 // A drawn is one message as the picture has it: what it says, and where it stands.

@@ -20,7 +20,7 @@ type browser struct {
 // openChromium starts a browser that runs until the test ends. A complaint on its console fails the test.
 func openChromium(t *testing.T) *browser {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(t.Context()), 5*deadline, fmt.Errorf("the browser took longer than %v", 5*deadline))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(t.Context()), 10*deadline, fmt.Errorf("the browser took longer than %v", 10*deadline))
 	t.Cleanup(cancel)
 	// As root chromedp takes the sandbox away by itself: Chromium would not start.
 	ctx, cancel = chromedp.NewExecAllocator(ctx, append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(findChromium(t)), chromedp.DisableGPU)...)
@@ -68,11 +68,6 @@ func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	if err := chromedp.Do(b.ctx, steps...); err != nil {
 		t.Fatalf("browser: %v", err)
 	}
-}
-
-// shows waits until the page has an element.
-func shows(selector string) chromedp.Action[chromedp.Void] {
-	return chromedp.WaitReady(chromedp.CSS(selector))
 }
 
 // eval is the value of a JavaScript expression.

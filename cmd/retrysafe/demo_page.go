@@ -118,7 +118,7 @@ func (p *demoPage) runs(ctx context.Context) {
 
 // play does one run and checks that it shows its point, by what the payment API has.
 func (p *demoPage) play(ctx context.Context) error {
-	ctx, cancel := limitDemo(ctx)
+	ctx, cancel := limitDemo(ctx, 4*demoLimit)
 	defer cancel()
 	d, err := newDemo(ctx, p.plan, p.traces)
 	if err != nil {
