@@ -50,17 +50,15 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	live.end()
 	idle.Stop()
 	if err != nil {
-		g.middleware.Share(w.Header(), r)
 		g.failed(ctx, w, &sent, err)
 		return
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 { // 101, which nobody asked for, or nonsense
-		g.middleware.Share(w.Header(), r)
 		g.mayHaveActed(ctx, w, errNoAnswer)
 		return
 	}
-	g.answer(ctx, w, r, res, &progress{res.Body, idle, g.o.UpstreamTimeout}, func() { cancel(errCallerGone) })
+	g.answer(ctx, w, res, &progress{res.Body, idle, g.o.UpstreamTimeout}, func() { cancel(errCallerGone) })
 }
 
 // An informer passes the upstream's informational answers on, live (RFC 9110, 15.2). They come from another
@@ -96,13 +94,12 @@ func (i *informer) end() {
 // answer passes the upstream's answer on. As long as it can be kept it is read whole first, so that one that
 // breaks off is never taken for an answer. One that streams is recorded before its first byte goes out; gone ends
 // it when nobody is there to read the rest.
-func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, res *http.Response, body io.Reader, gone func()) {
+func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, res *http.Response, body io.Reader, gone func()) {
 	mediaType, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	streams := strings.EqualFold(strings.TrimSpace(mediaType), "text/event-stream")
 	var whole bytes.Buffer
 	if !streams {
 		if _, err := io.CopyN(&whole, body, g.o.Guard.MaxResponse+1); err != nil && err != io.EOF {
-			g.middleware.Share(w.Header(), r)
 			g.mayHaveActed(ctx, w, err)
 			return
 		}

@@ -34,10 +34,6 @@ func CheckOrigins(origins []string, credentials bool) error {
 	return nil
 }
 
-// Share puts into h what lets a page of another origin see an answer that a handler makes in the layer's stead: a
-// problem of its own, say.
-func (m *Middleware) Share(h http.Header, r *http.Request) { m.share(h, r) }
-
 // share lets the page that asked see an answer of the layer's own: what said so of the first answer is not replayed,
 // since it may have been for another page. What a layer outside has said stands.
 func (m *Middleware) share(h http.Header, r *http.Request) {

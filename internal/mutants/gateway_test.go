@@ -96,8 +96,8 @@ var gatewayMutants = []mutant{
 		fault: "an answer that breaks off is kept as whole",
 		seen:  "ST-4: Comfy-Org/ComfyUI#16220",
 		file:  "gateway/forward.go",
-		old:   "err != nil && err != io.EOF {\n\t\t\tg.middleware.Share",
-		new:   "err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {\n\t\t\tg.mayHaveActed",
+		old:   "g.o.Guard.MaxResponse+1); err != nil && err != io.EOF {",
+		new:   "g.o.Guard.MaxResponse+1); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {",
 		pkg:   proxy, test: "TestUpstreamMayHaveActed/shorter than its length, small request",
 	},
 
