@@ -172,14 +172,14 @@ var gatewayMutants = []mutant{
 	// Whom it believes.
 	{
 		fault: "anybody may say whose request it is",
-		file:  "gateway/gateway.go",
+		file:  "gateway/scope.go",
 		old:   `case !fromTrusted(r, trusted):`,
 		new:   `case false && !fromTrusted(r, trusted):`,
 		pkg:   proxy, test: "TestHeaderScope/a peer that is not trusted",
 	},
 	{
 		fault: "of two scope headers the first counts",
-		file:  "gateway/gateway.go",
+		file:  "gateway/scope.go",
 		old:   `len(values) != 1 || values[0] == ""`,
 		new:   `len(values) == 0 || values[0] == ""`,
 		pkg:   proxy, test: "TestHeaderScope/doubled",
@@ -187,7 +187,7 @@ var gatewayMutants = []mutant{
 	{
 		fault: "a scope header is believed that the Connection header names",
 		seen:  "traefik CVE-2026-29054",
-		file:  "gateway/gateway.go",
+		file:  "gateway/scope.go",
 		old:   `case answer.Named(r.Header["Connection"], name):`,
 		new:   `case false && answer.Named(r.Header["Connection"], name):`,
 		pkg:   proxy, test: "TestHeaderScope/named by Connection",
