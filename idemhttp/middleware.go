@@ -33,6 +33,10 @@ import (
 // Keys of different scopes never meet. An error, or "", answers 401 and runs nothing.
 type ScopeFunc func(r *http.Request) (string, error)
 
+// ErrScopeUnavailable is what a ScopeFunc returns, wrapped, when it cannot tell for a fault that is not the caller's:
+// the answer is 503, and a retry may get further.
+var ErrScopeUnavailable = errors.New("scope cannot be verified at the moment")
+
 // SharedScope is the ScopeFunc of an API that has one caller, or whose callers may see each other's answers.
 func SharedScope(*http.Request) (string, error) { return "shared", nil }
 
@@ -179,6 +183,10 @@ func (m *Middleware) guard(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	scope, err := m.scope(r)
+	if errors.Is(err, ErrScopeUnavailable) {
+		m.refuse(w, problem.Answer{Code: problem.ScopeUnavailable, RetryAfter: time.Second})
+		return
+	}
 	if err != nil || scope == "" {
 		m.refuse(w, problem.Answer{Code: problem.ScopeMissing})
 		return

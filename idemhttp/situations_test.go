@@ -60,6 +60,7 @@ func allScenarios() map[string]scenario {
 		"answer gone, key remembered":                                                                 {bubble: true, play: playExpired},
 		"ran, could not be recorded yet":                                                              {bubble: true, play: playUnrecorded},
 		"scope source missing":                                                                        {play: playScopeMissing},
+		"scope cannot be verified at the moment (the issuer's keys cannot be had)":                    {play: playScopeUnavailable},
 		"too many keys or requests of one tenant (reserved: nothing sends it yet)":                    {play: playQuota},
 		"recovery of this key is running":                                                             {bubble: true, play: playRecovering},
 		"handler panicked":                                                                            {play: playPanicked},

@@ -26,6 +26,7 @@ const (
 	AnswerNotKept       Code = "answer-not-kept" // in the Idempotency-Status header only
 	Unrecorded          Code = "unrecorded"      // in the Idempotency-Status header only
 	ScopeMissing        Code = "scope-missing"
+	ScopeUnavailable    Code = "scope-unavailable"
 	QuotaExceeded       Code = "quota-exceeded"
 	EntryUnreadable     Code = "entry-unreadable"
 	Draining            Code = "draining"
@@ -50,6 +51,7 @@ var kinds = map[Code]struct {
 	OutcomeUnknown:      {http.StatusConflict, "The outcome of this operation is unknown", "It may or may not have happened. It will not be run again under this key; it is held until it has been decided."},
 	AnswerExpired:       {http.StatusGone, "The answer for this Idempotency-Key is no longer kept", "The operation was done before, and it is not run again. Its answer has expired."},
 	ScopeMissing:        {http.StatusUnauthorized, "The caller is not known", "Keys belong to a caller, and this request does not say whose it is."},
+	ScopeUnavailable:    {http.StatusServiceUnavailable, "Callers cannot be told apart at the moment", "Nothing was done: send the same request with the same key again."},
 	QuotaExceeded:       {http.StatusTooManyRequests, "Too many keys", "Nothing was done: send the same request with the same key again later."},
 	EntryUnreadable:     {http.StatusServiceUnavailable, "What is stored for this Idempotency-Key cannot be read", "Nothing was done. A person has to look at it: retrying does not help."},
 	Draining:            {http.StatusServiceUnavailable, "Shutting down", "Nothing was done: send the same request with the same key again."},
