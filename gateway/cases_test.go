@@ -6,4 +6,4 @@ package gateway_test
 //	GW-4  is no fault: a wish for what this package is
 //	GW-5  the gateway mints no keys
 //	TN-10 keys of the upstream's own are not there yet: the caller's key is forwarded as it stands
-//	ST-5  trailers, and HTTP/2 to the upstream, are not there yet
+//	ST-5  trailers are dropped, in both directions; a guarded request that has some is served without them

@@ -10,6 +10,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,12 @@ type Options struct {
 	// what an upstream sends beyond its answer (a 204 with a body, say) for the answer to whoever gets the
 	// connection next, which would be another key's. Switch it on for an upstream whose framing you trust.
 	KeepAlive bool
+
+	UpstreamTLS *tls.Config // how an https:// upstream is known, and we to it. Defaults to the system's roots
+
+	// UpstreamHTTP2 has HTTP/2 spoken to an https:// upstream that offers it. It needs KeepAlive. Of requests that fail on
+	// such a connection none counts as not sent: their bytes are not told from those of others.
+	UpstreamHTTP2 bool
 
 	// TrustProxy are the peers whose X-Forwarded-* and Forwarded headers are passed on. Defaults to loopback.
 	TrustProxy []netip.Prefix
@@ -104,12 +111,16 @@ func (o *Options) fill() error {
 			*d.p = d.fallback
 		}
 	}
+	if o.UpstreamHTTP2 && !o.KeepAlive {
+		return errors.New("UpstreamHTTP2 needs KeepAlive: HTTP/2 shares connections")
+	}
+	if o.UpstreamTLS == nil {
+		o.UpstreamTLS = modernTLS()
+	}
 	if o.TrustProxy == nil {
 		o.TrustProxy = Loopback()
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = orSilent(o.Logger)
 	if o.Guard.Logger == nil {
 		o.Guard.Logger = o.Logger
 	}
@@ -133,12 +144,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.guarded.ServeHTTP(caller, r)
 }
 
-// newTransport returns the client to the upstream: HTTP/1.1, connections that count what they write, no
+// newTransport returns the client to the upstream: HTTP/1.1, HTTP/2 if asked for, connections that count what they write, no
 // decompression, no proxy from the environment.
 func newTransport(o *Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 15 * time.Second}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(o.UpstreamHTTP2)
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, addr)
@@ -148,6 +160,7 @@ func newTransport(o *Options) *http.Transport {
 			return &countedConn{Conn: c}, nil
 		},
 		Protocols:              protocols,
+		TLSClientConfig:        o.UpstreamTLS.Clone(),
 		TLSHandshakeTimeout:    o.DialTimeout,
 		IdleConnTimeout:        o.UpstreamIdle,
 		MaxIdleConnsPerHost:    1024,
