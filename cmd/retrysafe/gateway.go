@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -42,16 +43,18 @@ type gatewayCmd struct {
 	OnLeaseEnd string   `default:"hold" enum:"hold,rerun" help:"What becomes of a request whose gateway died: hold it as unknown, or rerun it (it may then take effect twice). Default ${default}."`
 	RecordWait duration `default:"10s" help:"How long an answer is held back until it is recorded. Default ${default}."`
 
-	ScopeHeader string   `placeholder:"NAME" help:"Header that names the tenant, set by a proxy in front. Keys of different tenants never meet. Without it all callers share one scope."`
+	scopeFlags  `embed:""`
 	TrustProxy  []string `placeholder:"CIDR" help:"Networks whose scope and X-Forwarded-* headers are believed. Default: this machine."`
 	MaxBody     size     `default:"10MiB" help:"Largest body of a guarded request. Default ${default}."`
 	MaxBodies   size     `default:"256MiB" help:"Largest sum of the bodies of guarded requests under way. Beyond it requests get 503, and nothing of them runs. Default ${default}."`
 	MaxResponse size     `default:"1MiB" help:"Largest answer that is kept. A larger one is passed on; retries are told that it was not kept. Default ${default}."`
 
+	listenFlags    `embed:""`
 	MaxConnections int      `default:"10000" placeholder:"N" help:"How many connections callers may hold open; further ones wait. Default ${default}."`
 	BodyTimeout    duration `default:"30s" help:"How long to wait for the next byte of a request's body. Default ${default}."`
 	WriteTimeout   duration `default:"30s" help:"How long a caller may take to read the next 32 KiB of its answer. Default ${default}."`
 
+	upstreamFlags   `embed:""`
 	UpstreamTimeout duration `default:"60s" help:"How long to wait for the upstream's next byte. Default ${default}."`
 	UpstreamIdle    duration `default:"2s" help:"When an unused connection to the upstream is dropped; keep it below the upstream's own. Default ${default}."`
 	KeepAlive       bool     `name:"upstream-keep-alive" help:"Let guarded requests share connections to the upstream: faster. Only for an upstream that never sends more than its answer."`
@@ -75,7 +78,7 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams) error {
 	if c.LogFormat == "json" {
 		log = slog.New(slog.NewJSONHandler(lines, nil))
 	}
-	given, err := c.check()
+	given, err := c.check(log)
 	if err != nil {
 		return err
 	}
@@ -107,17 +110,23 @@ type given struct {
 	upstream *url.URL
 	trusted  []netip.Prefix
 	keys     sealingKeys
+	scope    scopeSource
+	front    *tls.Config // of the listener; nil: plain HTTP
+	back     *tls.Config // towards the upstream; nil: the default
 }
 
 // check reads what the flags say before anything is opened.
-func (c *gatewayCmd) check() (g given, err error) {
+func (c *gatewayCmd) check(log *slog.Logger) (g given, err error) {
 	if g.upstream, err = parseUpstream(c.Upstream); err != nil {
 		return g, err
 	}
 	if g.trusted, err = parsePrefixes("--trust-proxy", c.TrustProxy); err != nil {
 		return g, err
 	}
-	if err := errors.Join(checkHeaderName("--scope-header", c.ScopeHeader), checkDocsBase(c.DocsBase), checkStore(c.Store)); err != nil {
+	if err := c.readPeers(&g, log); err != nil {
+		return g, err
+	}
+	if err := errors.Join(checkDocsBase(c.DocsBase), checkStore(c.Store)); err != nil {
 		return g, err
 	}
 	for _, f := range []struct {
@@ -178,8 +187,10 @@ type server struct {
 	gateway   *gateway.Gateway
 	admin     http.Handler
 	tokenFile string // of a token that was not given
-	shared    bool
 	required  bool
+	scope     scopeSource
+	tls       *tls.Config // of the listener for callers; nil: plain HTTP
+	stuck     time.Duration
 	log       *slog.Logger
 }
 
@@ -196,8 +207,8 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 	} else if err != nil {
 		return nil, fmt.Errorf("--store %s: %w", c.Store, err)
 	}
-	s := &server{executor: executor, log: log, shared: c.ScopeHeader == "", required: c.RequireKey}
-	if s.gateway, err = gateway.New(executor, given.upstream, c.scope(given.trusted), c.gatewayOptions(log, given.trusted)); err != nil {
+	s := &server{executor: executor, log: log, scope: given.scope, tls: given.front, stuck: time.Duration(c.WriteTimeout), required: c.RequireKey}
+	if s.gateway, err = gateway.New(executor, given.upstream, given.scope.read, c.gatewayOptions(log, given)); err != nil {
 		return nil, usage("%v", err)
 	}
 	token, file, err := c.tokenOrNew()
@@ -224,21 +235,12 @@ func (c *gatewayCmd) executor(store retrysafe.Store, keys sealingKeys, log *slog
 	return retrysafe.New(store, o)
 }
 
-func (c *gatewayCmd) scope(trusted []netip.Prefix) idemhttp.ScopeFunc {
-	if c.ScopeHeader == "" {
-		return idemhttp.SharedScope
-	}
-	if trusted == nil {
-		trusted = gateway.Loopback()
-	}
-	return gateway.HeaderScope(c.ScopeHeader, trusted)
-}
-
-func (c *gatewayCmd) gatewayOptions(log *slog.Logger, trusted []netip.Prefix) *gateway.Options {
+func (c *gatewayCmd) gatewayOptions(log *slog.Logger, given given) *gateway.Options {
 	return &gateway.Options{
 		Guard: idemhttp.Options{Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
 			MaxBodies: int64(c.MaxBodies), BodyTimeout: time.Duration(c.BodyTimeout), MaxResponse: int64(c.MaxResponse), DocsBase: c.DocsBase, Logger: log},
-		UpstreamTimeout: time.Duration(c.UpstreamTimeout), WriteTimeout: time.Duration(c.WriteTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: trusted, Logger: log,
+		UpstreamTimeout: time.Duration(c.UpstreamTimeout), WriteTimeout: time.Duration(c.WriteTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: given.trusted, Logger: log,
+		UpstreamTLS: given.back, UpstreamHTTP2: c.UpstreamHTTP2,
 	}
 }
 
@@ -255,8 +257,8 @@ func checkDocsBase(base string) error {
 
 // announce says, on stderr, that the gateway is ready, and what an operator should know.
 func (s *server) announce(to streams, public, operators net.Listener) {
-	if s.shared {
-		fmt.Fprintln(to.err, "retrysafe: all callers share one scope: set --scope-header if they must not see each other's keys")
+	if !s.scope.said {
+		fmt.Fprintln(to.err, "retrysafe: all callers share one scope: set --scope-header (or --scope-jwt, --scope-mtls) if they must not see each other's keys, --scope shared if they may")
 	}
 	if !s.required {
 		fmt.Fprintln(to.err, "retrysafe: requests without a key pass unguarded: set --require-key to refuse them")
@@ -265,7 +267,7 @@ func (s *server) announce(to streams, public, operators net.Listener) {
 		fmt.Fprintf(to.err, "retrysafe: the admin token is in ./%s\n", s.tokenFile)
 	}
 	fmt.Fprintf(to.err, "retrysafe: admin listening on http://%s\n", operators.Addr())
-	fmt.Fprintf(to.err, "listening on http://%s\n", public.Addr())
+	fmt.Fprintf(to.err, "listening on %s://%s\n", s.scheme(), public.Addr())
 }
 
 // serve serves both listeners until ctx ends. Then new keyed requests are told to come again, those under way
@@ -275,7 +277,7 @@ func (s *server) serve(ctx context.Context, public, operators net.Listener, drai
 	defer stop()
 	front, back := newServer(s.gateway, s.log), newServer(s.admin, s.log)
 	failed := make(chan error, 3)
-	go func() { failed <- front.Serve(public) }()
+	go func() { failed <- s.serveCallers(front, public) }()
 	go func() { failed <- back.Serve(operators) }()
 	go func() { failed <- s.executor.Run(running) }()
 	select {
