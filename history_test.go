@@ -2,10 +2,12 @@ package retrysafe_test
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -174,14 +176,17 @@ func (w *world) decide(name string) {
 		return
 	}
 	pending := w.seen.Begin(name, 1)
-	answer := []byte("decided")
-	after, err := w.Resolve(context.Background(), keyNamed(name).ID(), retrysafe.Resolution{Happened: true, Answer: answer, By: "op", Why: "asked"})
+	answer, by := []byte("decided"), crand.Text()
+	after, err := w.Resolve(context.Background(), keyNamed(name).ID(), retrysafe.Resolution{Happened: true, Answer: answer, By: by, Why: "asked"})
 	if _, refused := errors.AsType[*retrysafe.RefusedError](err); refused {
 		w.seen.End(pending, history.Call{Class: history.Refused})
 		return
 	}
-	if err != nil {
-		return
+	if err != nil { // its answers were lost: the history of the entry tells whether it was written
+		after, err = w.Inspect(context.Background(), keyNamed(name).ID())
+		if err != nil || !slices.ContainsFunc(after.History, func(d retrysafe.Decision) bool { return d.By == by }) {
+			return
+		}
 	}
 	prior := before.Epoch
 	w.seen.End(pending, history.Call{Class: history.Resolved, Recorded: history.Completed, Epoch: after.Epoch, Prior: prior, Answer: w.hash(answer)})

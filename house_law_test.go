@@ -39,7 +39,8 @@ var importLaw = []lawRow{
 	// The doors.
 	{dir: "admin", ours: ". internal/...", tests: "github.com/chromedp"},
 	{dir: "batch", ours: ". internal/...", planned: true},
-	{dir: "gateway", ours: ". internal/... idemhttp", tech: "golang.org/x/net/http/httpguts"}, // a method that is given must be a token
+	// In the gateway a method that is given must be a token, tokens of callers are verified by a library, and HTTP/2 is attacked frame by frame.
+	{dir: "gateway", ours: ". internal/... idemhttp", tech: "golang.org/x/net/http/httpguts github.com/go-jose/go-jose/v4", tests: "golang.org/x/net/http2"},
 	// A header name that is given must be one; quotas. Fingerprints of JSON: encoding/json rounds numbers and takes doubled names.
 	{dir: "idemhttp", ours: ". internal/...", tech: "golang.org/x/net/http/httpguts golang.org/x/time/rate github.com/go-json-experiment/json/jsontext"},
 	{dir: "inbox", ours: ". internal/...", planned: true},
@@ -69,7 +70,7 @@ var importLaw = []lawRow{
 	{dir: "cache/ottercache", ours: ".", tech: "github.com/maypok86/otter/v2", planned: true},
 
 	// The programs put everything together.
-	{dir: "cmd/retrysafe", ours: "...", tech: "github.com/alecthomas/kong github.com/goccy/go-yaml github.com/prometheus", tests: "github.com/chromedp"},
+	{dir: "cmd/retrysafe", ours: "...", tech: "github.com/alecthomas/kong github.com/goccy/go-yaml github.com/prometheus", tests: "github.com/chromedp github.com/go-jose/go-jose/v4"},
 	{dir: "examples/payments", ours: "...", tech: "modernc.org/sqlite"},
 	{dir: "examples/payments/cmd/payments", ours: "...", tech: "modernc.org/sqlite"},
 	{dir: "bench/...", ours: "...", tech: "..."}, // its own module: the peers are its dependencies, never ours

@@ -91,6 +91,10 @@ func (a *attempt) trace() *httptrace.ClientTrace { return &httptrace.ClientTrace
 func (a *attempt) gotConn(info httptrace.GotConnInfo) {
 	c := info.Conn
 	if t, ok := c.(*tls.Conn); ok {
+		if t.ConnectionState().NegotiatedProtocol == "h2" { // its bytes are of other requests, too
+			a.lost = true
+			return
+		}
 		c = t.NetConn()
 	}
 	counted, ok := c.(*countedConn)

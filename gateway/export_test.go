@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"testing"
 
 	"github.com/retrysafe/retrysafe"
 )
@@ -57,3 +59,21 @@ func ProbeTarget(p Probe, key retrysafe.Key) string {
 
 // RefuseLinkLocal opens what is asked before each connection to the upstream.
 var RefuseLinkLocal = refuseLinkLocal
+
+// NothingSentTo tells what an attempt knows that got a connection to addr and wrote nothing.
+func NothingSentTo(t *testing.T, addr string, config *tls.Config) bool {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	config.ServerName = "127.0.0.1"
+	over := tls.Client(&countedConn{Conn: c}, config)
+	if err := over.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	var a attempt
+	a.gotConn(httptrace.GotConnInfo{Conn: over})
+	return a.nothingSent()
+}

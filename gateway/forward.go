@@ -204,7 +204,7 @@ func (g *Gateway) outgoing(ctx context.Context, r *http.Request) *http.Request {
 		Header: r.Header.Clone(), Body: once{r.Body}, ContentLength: r.ContentLength,
 	}
 	if r.ContentLength == 0 {
-		out.Body = http.NoBody
+		out.Body = g.onceOver2(r.Method, http.NoBody)
 	}
 	out.Close = !g.o.KeepAlive
 	g.rewriteHeader(out.Header, r)
@@ -294,6 +294,7 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 					p.Out.Header[name] = lines // Rewrite dropped them; forwarded decides
 				}
 			}
+			p.Out.Body = g.onceOver2(p.In.Method, p.Out.Body)
 			g.rewriteHeader(p.Out.Header, p.In)
 			if upgrade != nil {
 				p.Out.Header["Upgrade"], p.Out.Header["Connection"] = upgrade, connection

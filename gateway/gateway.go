@@ -10,6 +10,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,7 +25,6 @@ import (
 
 	"github.com/retrysafe/retrysafe"
 	"github.com/retrysafe/retrysafe/idemhttp"
-	"github.com/retrysafe/retrysafe/internal/answer"
 )
 
 // Options are what a Gateway does. Nil, and the zero value of each field, is the default.
@@ -53,6 +53,12 @@ type Options struct {
 	// what an upstream sends beyond its answer (a 204 with a body, say) for the answer to whoever gets the
 	// connection next, which would be another key's. Switch it on for an upstream whose framing you trust.
 	KeepAlive bool
+
+	UpstreamTLS *tls.Config // how an https:// upstream is known, and we to it. Defaults to the system's roots
+
+	// UpstreamHTTP2 has HTTP/2 spoken to an https:// upstream that offers it. It needs KeepAlive. Of requests that fail on
+	// such a connection none counts as not sent: their bytes are not told from those of others.
+	UpstreamHTTP2 bool
 
 	// TrustProxy are the peers whose X-Forwarded-* and Forwarded headers are passed on. Defaults to loopback.
 	TrustProxy []netip.Prefix
@@ -162,12 +168,16 @@ func (o *Options) fill() error {
 			*d.p = d.fallback
 		}
 	}
+	if o.UpstreamHTTP2 && !o.KeepAlive {
+		return errors.New("UpstreamHTTP2 needs KeepAlive: HTTP/2 shares connections")
+	}
+	if o.UpstreamTLS == nil {
+		o.UpstreamTLS = modernTLS()
+	}
 	if o.TrustProxy == nil {
 		o.TrustProxy = Loopback()
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = orSilent(o.Logger)
 	if o.Guard.Logger == nil {
 		o.Guard.Logger = o.Logger
 	}
@@ -206,12 +216,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	by.guarded.ServeHTTP(caller, r)
 }
 
-// newTransport returns the client to the upstream: HTTP/1.1, connections that count what they write, no
+// newTransport returns the client to the upstream: HTTP/1.1, HTTP/2 if asked for, connections that count what they write, no
 // decompression, no proxy from the environment.
 func newTransport(o *Options, host string) *http.Transport {
 	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 15 * time.Second, Control: refuseLinkLocal(host)}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(o.UpstreamHTTP2)
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, addr)
@@ -221,6 +232,7 @@ func newTransport(o *Options, host string) *http.Transport {
 			return &countedConn{Conn: c}, nil
 		},
 		Protocols:              protocols,
+		TLSClientConfig:        o.UpstreamTLS.Clone(),
 		TLSHandshakeTimeout:    o.DialTimeout,
 		IdleConnTimeout:        o.UpstreamIdle,
 		MaxIdleConnsPerHost:    1024,
@@ -244,37 +256,4 @@ func refuseLinkLocal(host string) func(network, addr string, _ syscall.RawConn) 
 		}
 		return nil
 	}
-}
-
-// HeaderScope returns a ScopeFunc that reads a header which a proxy in front of the gateway sets. It is
-// believed only from peers in trusted, if it stands there once, and never if the Connection header names it:
-// a caller could have it removed on the way (RFC 9110, 7.6.1).
-func HeaderScope(name string, trusted []netip.Prefix) idemhttp.ScopeFunc {
-	name = http.CanonicalHeaderKey(name)
-	return func(r *http.Request) (string, error) {
-		values := r.Header[name]
-		switch {
-		case len(values) != 1 || values[0] == "":
-			return "", errors.New("the scope header must stand there once")
-		case answer.Named(r.Header["Connection"], name):
-			return "", errors.New("the Connection header names the scope header")
-		case !fromTrusted(r, trusted):
-			return "", errors.New("the scope header came from a peer that is not trusted")
-		}
-		return values[0], nil
-	}
-}
-
-// fromTrusted tells whether the peer of r is in one of the networks.
-func fromTrusted(r *http.Request, trusted []netip.Prefix) bool {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return false
-	}
-	for _, p := range trusted {
-		if p.Contains(peer.Addr().Unmap().WithZone("")) {
-			return true
-		}
-	}
-	return false
 }

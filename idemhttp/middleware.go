@@ -35,6 +35,10 @@ import (
 // Keys of different scopes never meet. An error, or "", answers 401 and runs nothing.
 type ScopeFunc func(r *http.Request) (string, error)
 
+// ErrScopeUnavailable is what a ScopeFunc returns, wrapped, when it cannot tell for a fault that is not the caller's:
+// the answer is 503, and a retry may get further.
+var ErrScopeUnavailable = errors.New("scope cannot be verified at the moment")
+
 // SharedScope is the ScopeFunc of an API that has one caller, or whose callers may see each other's answers.
 func SharedScope(*http.Request) (string, error) { return "shared", nil }
 
@@ -318,6 +322,8 @@ func unfit(r *http.Request) (why string) {
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) (scope string, ok bool) {
 	scope, err := m.scope(r)
 	switch {
+	case errors.Is(err, ErrScopeUnavailable):
+		m.reject(w, r, problem.Answer{Code: problem.ScopeUnavailable, RetryAfter: time.Second})
 	case err != nil || scope == "":
 		m.reject(w, r, problem.Answer{Code: problem.ScopeMissing})
 	case r.Header["Early-Data"] != nil: // whatever its value: RFC 8470, 5.1

@@ -3,6 +3,7 @@ package idemhttp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -122,6 +123,18 @@ func playScopeMissing(t *testing.T, s problem.Situation) {
 	}
 	failure = nil
 	wantCharged(t, "with a scope", l.do(post("key-secret")), false)
+}
+
+// playScopeUnavailable: who cannot be known for a fault of ours is not told to stop.
+func playScopeUnavailable(t *testing.T, s problem.Situation) {
+	failure := fmt.Errorf("keys of the issuer-secret: %w", idemhttp.ErrScopeUnavailable)
+	l := newLab(t, setup{scope: func(*http.Request) (string, error) { return "tenant", failure }}, charged)
+	wantRow(t, s, l.do(post("key-secret")), 503)
+	if l.runs.Load() != 0 || l.store.calls.Load() != 0 {
+		t.Errorf("%d runs and %d store calls, want none", l.runs.Load(), l.store.calls.Load())
+	}
+	failure = nil
+	wantCharged(t, "again", l.do(post("key-secret")), false)
 }
 
 // playQuota has a limiter behind the guard, as one that counts a tenant's keys must be: the guard releases the key.

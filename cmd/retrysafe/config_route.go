@@ -45,11 +45,11 @@ func (c *gatewayCmd) shared(g given) shared {
 // gateway is what the flags and the file describe, over an executor that may have served another before. The policy
 // of claims is not left to the executor, which cannot change it.
 func (c *gatewayCmd) gateway(e *retrysafe.Executor, g given, s shared, log *slog.Logger) (*gateway.Gateway, error) {
-	o := c.gatewayOptions(log, g.trusted)
+	o := c.gatewayOptions(log, g)
 	o.Guard.Policy, o.Guard.Bodies, o.Guard.Quotas = c.policy(), s.bodies, s.quotas
 	o.ForwardSecret = s.secret
 	o.Routes, o.AllowAmbiguousPaths = g.routes, c.AllowAmbiguousPaths
-	return gateway.New(e, g.upstream, c.scope(g.trusted), o)
+	return gateway.New(e, g.upstream, g.scope.read, o)
 }
 
 // policy is that of claims where no route says otherwise.
@@ -209,8 +209,13 @@ func (c *gatewayCmd) words(scope, fingerprint string) idemhttp.Words {
 }
 
 func (c *gatewayCmd) scopeText() string {
-	if c.ScopeHeader == "" {
-		return "shared"
+	switch {
+	case c.ScopeHeader != "":
+		return "header:" + c.ScopeHeader
+	case c.ScopeJWT != "":
+		return "jwt"
+	case c.ScopeMTLS != "":
+		return "mtls"
 	}
-	return "header:" + c.ScopeHeader
+	return "shared"
 }

@@ -171,7 +171,7 @@ func TestDocumentedConfig(t *testing.T) {
 	if _, err := newParser(&c).Parse([]string{"gateway", "--config", "gateway.yaml"}); err != nil {
 		t.Fatalf("the file of docs/operate.md: %v", err)
 	}
-	if _, err := c.Gateway.check(); err != nil {
+	if _, err := c.Gateway.check(nil); err != nil {
 		t.Errorf("the file of docs/operate.md: %v", c.Gateway.file.locate(err))
 	}
 }
@@ -303,7 +303,7 @@ func TestRouteProbe(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tt.lines, err)
 		}
-		c := &gatewayCmd{file: f, ScopeHeader: tt.scope, ForwardKeySecret: "a file", MaxBodies: 1 << 30, OnLeaseEnd: endHold}
+		c := &gatewayCmd{file: f, scopeFlags: scopeFlags{ScopeHeader: tt.scope}, ForwardKeySecret: "a file", MaxBodies: 1 << 30, OnLeaseEnd: endHold}
 		routes, err := c.gatewayRoutes(nil)
 		if tt.wrong != "" {
 			if err == nil || !strings.HasPrefix(err.Error(), tt.wrong) {
@@ -335,7 +335,7 @@ func TestRouteForwardKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Gateway.file = f
-		_, err = c.Gateway.check()
+		_, err = c.Gateway.check(nil)
 		if err = f.locate(err); tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.wrong)) {
 			t.Errorf("%s, secret %q: %v, want %q", tt.lines, tt.secret, err, tt.wrong)
 		}

@@ -56,6 +56,19 @@ var wrongValues = map[string]string{
 	"forward-key-secret":    "testdata/missing",
 	"docs-base":             "docs",
 	"log-format":            "xml",
+	"scope":                 "mine",
+	"scope-jwt":             "sub",
+	"jwks":                  "testdata/missing",
+	"issuer":                "https://id.example",
+	"audience":              "payments",
+	"scope-mtls":            "uri",
+	"tls-cert":              "testdata/missing",
+	"tls-key":               "testdata/missing",
+	"client-ca":             "testdata/missing",
+	"upstream-ca":           "testdata/missing",
+	"upstream-cert":         "testdata/missing",
+	"upstream-key":          "testdata/missing",
+	"upstream-http2":        "maybe",
 }
 
 func TestEnvironment(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ type gatewayCmd struct {
 	OnLeaseEnd string   `default:"hold" enum:"hold,rerun" help:"What becomes of a request whose gateway died: hold it as unknown, or rerun it (it may then take effect twice). Default ${default}."`
 	RecordWait duration `default:"10s" help:"How long an answer is held back until it is recorded. Default ${default}."`
 
-	ScopeHeader string   `placeholder:"NAME" help:"Header that names the tenant, set by a proxy in front. Keys of different tenants never meet. Without it all callers share one scope."`
+	scopeFlags  `embed:""`
 	TrustProxy  []string `placeholder:"CIDR" help:"Networks whose scope and X-Forwarded-* headers are believed. Default: this machine."`
 	MaxBody     size     `default:"10MiB" help:"Largest body of a guarded request. Default ${default}."`
 	MaxBodies   size     `default:"256MiB" help:"Largest sum of the bodies of guarded requests under way. Beyond it requests get 503, and nothing of them runs. Default ${default}."`
@@ -65,10 +66,12 @@ type gatewayCmd struct {
 
 	NoSpecification bool `help:"Do not publish at /.well-known/idempotency how keys are treated."`
 
+	listenFlags    `embed:""`
 	MaxConnections int      `default:"10000" placeholder:"N" help:"How many connections callers may hold open; further ones wait. Default ${default}."`
 	BodyTimeout    duration `default:"30s" help:"How long to wait for the next byte of a request's body. Default ${default}."`
 	WriteTimeout   duration `default:"30s" help:"How long a caller may take to read the next 32 KiB of its answer. Default ${default}."`
 
+	upstreamFlags   `embed:""`
 	UpstreamTimeout duration `default:"60s" help:"How long to wait for the upstream's next byte. Default ${default}."`
 	UpstreamIdle    duration `default:"2s" help:"When an unused connection to the upstream is dropped; keep it below the upstream's own. Default ${default}."`
 	KeepAlive       bool     `name:"upstream-keep-alive" help:"Let guarded requests share connections to the upstream: faster. Only for an upstream that never sends more than its answer."`
@@ -96,7 +99,7 @@ func (c *gatewayCmd) Run(ctx context.Context, s streams, again parsedAgain) erro
 	if c.LogFormat == "json" {
 		log = slog.New(slog.NewJSONHandler(lines, nil))
 	}
-	given, err := c.check()
+	given, err := c.check(log)
 	if err != nil {
 		return c.file.locate(err)
 	}
@@ -135,17 +138,23 @@ type given struct {
 	trusted  []netip.Prefix
 	keys     secretKeys
 	routes   []gateway.Route
+	scope    scopeSource
+	front    *tls.Config // of the listener; nil: plain HTTP
+	back     *tls.Config // towards the upstream; nil: the default
 }
 
 // check reads what the flags say before anything is opened.
-func (c *gatewayCmd) check() (g given, err error) {
+func (c *gatewayCmd) check(log *slog.Logger) (g given, err error) {
 	if g.upstream, err = parseUpstream(c.Upstream); err != nil {
 		return g, err
 	}
 	if g.trusted, err = parsePrefixes("--trust-proxy", c.TrustProxy); err != nil {
 		return g, err
 	}
-	if err := errors.Join(checkHeaderName("--scope-header", c.ScopeHeader), checkDocsBase(c.DocsBase), checkStore(c.Store)); err != nil {
+	if err := c.readPeers(&g, log); err != nil {
+		return g, err
+	}
+	if err := errors.Join(checkDocsBase(c.DocsBase), checkStore(c.Store)); err != nil {
 		return g, err
 	}
 	for _, f := range []struct {
@@ -225,8 +234,10 @@ type server struct {
 	front     front
 	admin     http.Handler
 	tokenFile string // of a token that was not given
-	oneScope  bool
 	required  bool
+	scope     scopeSource
+	tls       *tls.Config // of the listener for callers; nil: plain HTTP
+	stuck     time.Duration
 	log       *slog.Logger
 }
 
@@ -243,7 +254,7 @@ func (c *gatewayCmd) assemble(ctx context.Context, given given, store *keeper, l
 	} else if err != nil {
 		return nil, fmt.Errorf("--store %s: %w", c.Store, err)
 	}
-	s := &server{executor: executor, log: log, oneScope: c.ScopeHeader == "", required: c.RequireKey, cmd: c, shares: c.shared(given)}
+	s := &server{executor: executor, log: log, scope: given.scope, tls: given.front, stuck: time.Duration(c.WriteTimeout), required: c.RequireKey, cmd: c, shares: c.shared(given)}
 	g, err := c.gateway(executor, given, s.shares, log)
 	if err != nil {
 		return nil, err
@@ -284,23 +295,14 @@ func (c *gatewayCmd) remember() time.Duration {
 	return 30 * 24 * time.Hour
 }
 
-func (c *gatewayCmd) scope(trusted []netip.Prefix) idemhttp.ScopeFunc {
-	if c.ScopeHeader == "" {
-		return idemhttp.SharedScope
-	}
-	if trusted == nil {
-		trusted = gateway.Loopback()
-	}
-	return gateway.HeaderScope(c.ScopeHeader, trusted)
-}
-
-func (c *gatewayCmd) gatewayOptions(log *slog.Logger, trusted []netip.Prefix) *gateway.Options {
+func (c *gatewayCmd) gatewayOptions(log *slog.Logger, given given) *gateway.Options {
 	preset, _ := idemhttp.ParsePreset(c.Preset) // an enum
 	return &gateway.Options{
 		Guard: idemhttp.Options{Preset: preset, Required: c.RequireKey, Wait: time.Duration(c.Wait), MaxBody: int64(c.MaxBody),
 			MaxBodies: int64(c.MaxBodies), BodyTimeout: time.Duration(c.BodyTimeout), MaxResponse: int64(c.MaxResponse), CORSOrigins: c.CORSOrigin, CORSCredentials: c.CORSCredentials, Words: c.words("", ""), DocsBase: c.DocsBase, Logger: log},
 		NoSpecification: c.NoSpecification,
-		UpstreamTimeout: time.Duration(c.UpstreamTimeout), WriteTimeout: time.Duration(c.WriteTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: trusted, Logger: log,
+		UpstreamTimeout: time.Duration(c.UpstreamTimeout), WriteTimeout: time.Duration(c.WriteTimeout), UpstreamIdle: time.Duration(c.UpstreamIdle), KeepAlive: c.KeepAlive, TrustProxy: given.trusted, Logger: log,
+		UpstreamTLS: given.back, UpstreamHTTP2: c.UpstreamHTTP2,
 	}
 }
 
@@ -317,8 +319,8 @@ func checkDocsBase(base string) error {
 
 // announce says, on stderr, that the gateway is ready, and what an operator should know.
 func (s *server) announce(to streams, public, operators net.Listener) {
-	if s.oneScope {
-		fmt.Fprintln(to.err, "retrysafe: all callers share one scope: set --scope-header if they must not see each other's keys")
+	if !s.scope.said {
+		fmt.Fprintln(to.err, "retrysafe: all callers share one scope: set --scope-header (or --scope-jwt, --scope-mtls) if they must not see each other's keys, --scope shared if they may")
 	}
 	if !s.required {
 		fmt.Fprintln(to.err, "retrysafe: requests without a key pass unguarded: set --require-key to refuse them")
@@ -327,7 +329,7 @@ func (s *server) announce(to streams, public, operators net.Listener) {
 		fmt.Fprintf(to.err, "retrysafe: the admin token is in ./%s\n", s.tokenFile)
 	}
 	fmt.Fprintf(to.err, "retrysafe: admin listening on http://%s\n", operators.Addr())
-	fmt.Fprintf(to.err, "listening on http://%s\n", public.Addr())
+	fmt.Fprintf(to.err, "listening on %s://%s\n", s.scheme(), public.Addr())
 }
 
 // serve serves both listeners until ctx ends. Then new keyed requests are told to come again, those under way
@@ -337,7 +339,7 @@ func (s *server) serve(ctx context.Context, public, operators net.Listener, drai
 	defer stop()
 	front, back := newServer(&s.front, s.log), newServer(s.admin, s.log)
 	failed := make(chan error, 3)
-	go func() { failed <- front.Serve(public) }()
+	go func() { failed <- s.serveCallers(front, public) }()
 	go func() { failed <- back.Serve(operators) }()
 	go func() { failed <- s.executor.Run(running) }()
 	select {

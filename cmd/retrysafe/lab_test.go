@@ -146,7 +146,7 @@ func newClient() *http.Client { return &http.Client{Transport: &http.Transport{}
 // awaitReady reads where the gateway listens. The line about callers is the last of the start.
 func (l *lab) awaitReady(t *testing.T) {
 	t.Helper()
-	l.url = l.stderr.await(t, `^listening on (http://127\.0\.0\.1:[1-9]\d*)$`)[1]
+	l.url = l.stderr.await(t, `^listening on (https?://127\.0\.0\.1:[1-9]\d*)$`)[1]
 	l.admin = l.stderr.await(t, `^retrysafe: admin listening on (http://127\.0\.0\.1:[1-9]\d*)$`)[1]
 }
 

@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
-		Setup: func(e *testscript.Env) error { e.Setenv("TOKEN", token); return nil },
+		Setup: func(e *testscript.Env) error { e.Setenv("TOKEN", token); return writeCertificates(e.WorkDir) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"does":            func(ts *testscript.TestScript, neg bool, args []string) { doesCommand(ts, neg, args, exitOK) },
 			"refused":         func(ts *testscript.TestScript, neg bool, args []string) { doesCommand(ts, neg, args, exitUsage) },

@@ -45,7 +45,7 @@ func (s *server) reload(again parsedAgain) {
 
 // prepare builds the gateway of a configuration, if this process can become it.
 func (s *server) prepare(next *gatewayCmd) (*gateway.Gateway, error) {
-	given, err := next.check()
+	given, err := next.check(s.log)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *server) prepare(next *gatewayCmd) (*gateway.Gateway, error) {
 
 // reloadable are the flags that a reload may change: those about requests. Every other is read at start only.
 var reloadable = []string{
-	"allow-ambiguous-paths", "body-timeout", "cors-credentials", "cors-origin", "lease", "max-body", "max-response", "no-specification", "on-lease-end", "preset", "remember", "require-key", "retention", "scope-header",
+	"allow-ambiguous-paths", "body-timeout", "cors-credentials", "cors-origin", "lease", "max-body", "max-response", "no-specification", "on-lease-end", "preset", "remember", "require-key", "retention", "audience", "issuer", "jwks", "scope", "scope-header", "scope-jwt", "scope-mtls",
 	"trust-proxy", "upstream", "upstream-idle", "upstream-keep-alive", "upstream-timeout", "wait", "write-timeout",
 }
 

@@ -28,6 +28,7 @@ const (
 	AnswerNotKept       Code = "answer-not-kept" // in the Idempotency-Status header only
 	Unrecorded          Code = "unrecorded"      // in the Idempotency-Status header only
 	ScopeMissing        Code = "scope-missing"
+	ScopeUnavailable    Code = "scope-unavailable"
 	QuotaExceeded       Code = "quota-exceeded"
 	EntryUnreadable     Code = "entry-unreadable"
 	Draining            Code = "draining"
@@ -53,6 +54,7 @@ var kinds = map[Code]struct {
 	OutcomeUnknown:      {http.StatusConflict, "The outcome of this operation is unknown", "It may or may not have happened. It will not be run again under this key; it is held until it has been decided."},
 	AnswerExpired:       {http.StatusGone, "The answer for this Idempotency-Key is no longer kept", "The operation was done before, and it is not run again. Its answer has expired."},
 	ScopeMissing:        {http.StatusUnauthorized, "The caller is not known", "Keys belong to a caller, and this request does not say whose it is."},
+	ScopeUnavailable:    {http.StatusServiceUnavailable, "Callers cannot be told apart at the moment", "Nothing was done: send the same request with the same key again."},
 	QuotaExceeded:       {http.StatusTooManyRequests, "Too many requests", "Nothing was done: send the same request with the same key again later."},
 	EntryUnreadable:     {http.StatusServiceUnavailable, "What is stored for this Idempotency-Key cannot be read", "Nothing was done. A person has to look at it: retrying does not help."},
 	Draining:            {http.StatusServiceUnavailable, "Shutting down", "Nothing was done: send the same request with the same key again."},
@@ -110,7 +112,7 @@ func Codes() (codes []Code) {
 // worked on.
 func Retriable(c Code) bool {
 	switch c {
-	case InFlight, UpstreamUnreachable, QuotaExceeded, Draining, StoreUnavailable, TooEarly, Overloaded, BodyUnreadable:
+	case InFlight, UpstreamUnreachable, ScopeUnavailable, QuotaExceeded, Draining, StoreUnavailable, TooEarly, Overloaded, BodyUnreadable:
 		return true
 	}
 	return false

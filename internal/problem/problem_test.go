@@ -111,7 +111,7 @@ func TestSituationsAreWhole(t *testing.T) {
 // Which statuses the codes have is a contract.
 func TestStatusOf(t *testing.T) {
 	want := map[problem.Code]int{"key-missing": 400, "key-invalid": 400, "key-reused": 422, "in-flight": 409, "upstream-unreachable": 502, "outcome-unknown": 409,
-		"answer-expired": 410, "answer-not-kept": 0, "unrecorded": 0, "scope-missing": 401, "quota-exceeded": 429, "entry-unreadable": 503, "draining": 503,
+		"answer-expired": 410, "answer-not-kept": 0, "unrecorded": 0, "scope-missing": 401, "scope-unavailable": 503, "quota-exceeded": 429, "entry-unreadable": 503, "draining": 503,
 		"store-unavailable": 503, "body-too-large": 413, "body-unreadable": 400,
 		"overloaded": 503, "too-early": 425, "loop-detected": 508, "path-ambiguous": 400}
 	got := map[problem.Code]int{}

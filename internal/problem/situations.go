@@ -32,6 +32,7 @@ var Situations = []Situation{
 	{"answer gone, key remembered", "410", AnswerExpired, "`Link`", "stop: it happened, the answer is gone", "done_answer_gone", "ours"},
 	{"ran, could not be recorded yet", "the handler's", Unrecorded, "the code in `Idempotency-Status`", "done, says so", "done", "ours"},
 	{"scope source missing", "401", ScopeMissing, "", "stop", "rejected", "draft 5; ours"},
+	{"scope cannot be verified at the moment (the issuer's keys cannot be had)", "503", ScopeUnavailable, "`Retry-After`", "retry, same key; nothing ran", "sending", "ours"},
 	{"too many requests of one tenant", "429", QuotaExceeded, "`Retry-After`", "retry, same key: nothing ran", "sending", "RFC 6585; ours"},
 	{"recovery of this key is running", "409", InFlight, "`Retry-After`", "wait", "sending", "ours"},
 	{"handler panicked", "500; again: 409", OutcomeUnknown, "`Idempotency-Status: unknown`", "stop", "outcome_unknown", "ours"},

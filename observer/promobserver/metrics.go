@@ -118,7 +118,7 @@ func (o *Observer) makeKeepers(f *family) {
 }
 
 // refusals are the codes of what doors refuse before a claim, as docs/protocol.md explains them.
-var refusals = [...]string{"key-missing", "key-invalid", "scope-missing", "too-early", "body-too-large", "body-unreadable", "overloaded", "quota-exceeded", "loop-detected", "path-ambiguous"}
+var refusals = [...]string{"key-missing", "key-invalid", "scope-missing", "scope-unavailable", "too-early", "body-too-large", "body-unreadable", "overloaded", "quota-exceeded", "loop-detected", "path-ambiguous"}
 
 // makeDoors makes the metrics of what the doors do without a claim.
 func (o *Observer) makeDoors(f *family) {

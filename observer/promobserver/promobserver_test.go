@@ -24,7 +24,7 @@ func TestEverySeriesStandsAtZeroFromTheStart(t *testing.T) {
 	for _, at := range strings.Fields(`claims_total|won claims_total|took_over claims_total|recovering claims_total|busy claims_total|replay claims_total|mismatch
 		claims_total|outcome_unknown claims_total|expired claim_errors_total claims_lost_total unrecorded_total in_flight extend_errors_total swept_total sweep_errors_total
 		taken_back_total take_back_errors_total resolved_total|completed resolved_total|free held passed_total suspected_total
-		answer_bytes|count answer_bytes|sum refused_total|key-missing refused_total|key-invalid refused_total|scope-missing refused_total|too-early refused_total|body-too-large
+		answer_bytes|count answer_bytes|sum refused_total|key-missing refused_total|key-invalid refused_total|scope-missing refused_total|scope-unavailable refused_total|too-early refused_total|body-too-large
 		refused_total|body-unreadable refused_total|overloaded refused_total|quota-exceeded refused_total|loop-detected refused_total|path-ambiguous refused_total|other`) {
 		want[strings.ReplaceAll(at, "|", " ")] = 0
 	}
