@@ -160,7 +160,7 @@ func TestProbe(t *testing.T) {
 		{"absent, and nobody listed it", sayings(404), longGone, gateway.Probe{Happened: []int{200}}, 409, "unknown", 1, 1},
 		{"it is there, and nobody listed it", sayings(200), longGone, gateway.Probe{Absent: []int{404}}, 409, "unknown", 1, 1},
 		{"an error", sayings(500), longGone, gateway.Probe{}, 409, "unknown", 1, 1},
-		{"a redirect", http.RedirectHandler("/base/charges?key=other", 302).ServeHTTP, longGone, gateway.Probe{}, 409, "unknown", 1, 1},
+		{"a redirect", http.RedirectHandler("/base/charges?key=other", http.StatusFound).ServeHTTP, longGone, gateway.Probe{}, 409, "unknown", 1, 1},
 		{"no answer", hang, longGone, gateway.Probe{}, 409, "unknown", 1, 1},
 		{"an answer that breaks off", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "9")

@@ -96,7 +96,7 @@ var gatewayMutants = []mutant{
 		fault: "an answer that breaks off is kept as whole",
 		seen:  "ST-4: Comfy-Org/ComfyUI#16220",
 		file:  "gateway/forward.go",
-		old:   "err != nil && err != io.EOF {\n\t\t\tg.mayHaveActed",
+		old:   "err != nil && err != io.EOF {\n\t\t\tg.middleware.Share",
 		new:   "err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {\n\t\t\tg.mayHaveActed",
 		pkg:   proxy, test: "TestUpstreamMayHaveActed/shorter than its length, small request",
 	},
