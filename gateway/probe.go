@@ -100,13 +100,10 @@ func (g *Gateway) installProbe(e *retrysafe.Executor) error {
 // however it is encoded, and some servers take an encoded slash for a slash (RFC 3986, 3.3 and 6.2.2.3).
 func (p *Probe) target(key retrysafe.Key) (*url.URL, bool) {
 	path, query, asks := strings.Cut(p.Path, "?")
-	if strings.Contains(path, "{key}") && dotted(key.Name) || strings.Contains(path, "{scope}") && dotted(key.Scope) {
-		return nil, false
-	}
 	fill := strings.NewReplacer("{key}", encoded(key.Name), "{scope}", encoded(key.Scope))
 	path, query = fill.Replace(path), fill.Replace(query)
 	decoded, err := url.PathUnescape(path)
-	if err != nil || dotted(strings.TrimPrefix(decoded, "/")) || strings.ContainsFunc(path+query, notInURL) {
+	if err != nil || dotted(decoded) || strings.ContainsFunc(path+query, notInURL) {
 		return nil, false
 	}
 	return &url.URL{Path: decoded, RawPath: path, RawQuery: query, ForceQuery: asks && query == ""}, true

@@ -97,7 +97,7 @@ var gatewayMutants = []mutant{
 		seen:  "ST-4: Comfy-Org/ComfyUI#16220",
 		file:  "gateway/forward.go",
 		old:   "err != nil && err != io.EOF {\n\t\t\tg.middleware.Share",
-		new:   "err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {\n\t\t\tg.mayHaveActed",
+		new:   "err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {\n\t\t\tg.middleware.Share",
 		pkg:   proxy, test: "TestUpstreamMayHaveActed/shorter than its length, small request",
 	},
 
