@@ -9,7 +9,7 @@ var forwardMutants = []mutant{
 		fault: "a request that may be on its way is taken for one that never comes",
 		file:  "gateway/probe.go",
 		old:   "case quiet-onItsWay-g.lease < g.o.UpstreamTimeout:",
-		new:   "case false:",
+		new:   "case quiet < 0:",
 		pkg:   proxy, test: "TestProbe/absent, and may just be on its way",
 	},
 	{
@@ -22,8 +22,8 @@ var forwardMutants = []mutant{
 	{
 		fault: "a key with dots has another resource asked about",
 		file:  "gateway/probe.go",
-		old:   `strings.Contains(path, "{key}") && dotted(key.Name)`,
-		new:   `false`,
+		old:   `err != nil || dotted(decoded) || `,
+		new:   `err != nil || `,
 		pkg:   proxy, test: "TestProbeTarget",
 	},
 	{
@@ -44,8 +44,8 @@ var forwardMutants = []mutant{
 		fault: "a derived key does not hang on the scope",
 		seen:  "adcp rule 10",
 		file:  "gateway/forwardkey.go",
-		old:   "{key.Scope, key.Name}",
-		new:   "{\"\", key.Name}",
+		old:   `{key.Scope, key.Name}`,
+		new:   `{"", key.Name}`,
 		pkg:   proxy, test: "TestDerivedKeys",
 	},
 	{
