@@ -228,6 +228,7 @@ func (g *Gateway) rewriteHeader(h http.Header, r *http.Request) {
 	for _, name := range g.keyHeaders {
 		keys = append(keys, h[name])
 	}
+	g.dropLookAlikes(h, r.Header)
 	removeHopByHop(h)
 	h.Del("Expect") // the body is here already
 	forwarded(h, r, fromTrusted(r, g.o.TrustProxy))
@@ -251,7 +252,7 @@ func (g *Gateway) rewriteHeader(h http.Header, r *http.Request) {
 // forwarded says who asked, and for what. What a peer that is not trusted says of others is dropped.
 func forwarded(h http.Header, r *http.Request, trusted bool) {
 	if !trusted {
-		for _, name := range [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Real-Ip"} {
+		for _, name := range forwardedNames {
 			h.Del(name)
 		}
 	}

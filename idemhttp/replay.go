@@ -24,8 +24,13 @@ func (m *Middleware) replayAnswer(w http.ResponseWriter, req *http.Request, r re
 		return
 	}
 	h := w.Header()
+	vary, link := h["Vary"], h["Link"] // of layers outside
 	for i, l := range lines {
-		restoreLine(h, l, i > 0 && lines[i-1].name == l.name)
+		outer := vary
+		if l.name == "Link" {
+			outer = link
+		}
+		restoreLine(h, l, outer, i > 0 && lines[i-1].name == l.name)
 	}
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // the first had none: net/http must not guess one now
@@ -48,11 +53,11 @@ func (m *Middleware) replayAnswer(w http.ResponseWriter, req *http.Request, r re
 type line struct{ name, value string }
 
 // restoreLine puts a line of the first answer among the headers that outer layers gave this one. It takes
-// their place, but for lists to which each layer adds its own.
-func restoreLine(h http.Header, l line, further bool) {
+// their place, but for lists to which each layer adds its own: outer is what they had of such a list.
+func restoreLine(h http.Header, l line, outer []string, further bool) {
 	switch {
 	case l.name == "Vary" || l.name == "Link":
-		if !slices.Contains(h[l.name], l.value) {
+		if !slices.Contains(outer, l.value) {
 			h[l.name] = append(h[l.name], l.value)
 		}
 	case further:
