@@ -5,6 +5,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s
 CUTS ?= 5000
 KILLS ?= 200
+PARTS ?= 3
 
 .SHELLFLAGS := -euc
 .NOTPARALLEL:
@@ -47,19 +48,21 @@ vuln: ## govulncheck, where its database can be reached
 race: services ## every test under the race detector
 	go test -race ./...
 
-# A build tag keeps them out of `make test`: each is a build of its own, some minutes in all.
-mutants: ## every deliberate fault is found by the test it names
+# A build tag keeps them out of `make test`: each is a build of its own, ten minutes in all. A check tries one in
+# $(PARTS), which changes from commit to commit; proof tries all.
+mutants: ## one in PARTS (3) deliberate faults, each found by the test it names
 	go vet -tags mutants ./internal/mutants
-	go test -tags mutants -count=1 -timeout 60m ./internal/mutants
+	go test -tags mutants -count=1 -timeout 60m ./internal/mutants -of=$(PARTS) -part=$$(( 0x$$(git rev-parse --short=6 HEAD 2>/dev/null || echo 0) % $(PARTS) ))
 
 bench-check: ## bench, a module of its own, builds and passes its tests
 	cd bench && go vet ./... && go build ./... && go test ./...
 
-# What check runs in short, at full length: about ten minutes.
-proof: ## power cuts, kill -9 and the idle keep-alive race in full
+# What check runs in short, at full length: about twenty minutes.
+proof: ## power cuts, kill -9, the idle keep-alive race and the mutants in full
 	go test -count=1 -timeout 20m -v -run '^TestPowerCut' ./store/pebblestore -cuts=$(CUTS)
 	go test -count=1 -timeout 10m -v -run '^TestKill$$' ./cmd/retrysafe -kills=$(KILLS)
 	go test -count=1 -timeout 10m -v -run '^TestIdleRace$$' ./gateway -posts=1500 -idle=3s
+	go test -tags mutants -count=1 -timeout 60m ./internal/mutants
 
 bench: ## the core's benchmarks, then side by side with others
 	go test -run '^$$' -bench . -benchmem .

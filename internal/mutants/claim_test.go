@@ -182,7 +182,7 @@ var claimMutants = []mutant{
 		seen:  "traefik-idempotency-plugin",
 		file:  "claim.go",
 		old:   "\tif err != nil {\n\t\treturn step{}, err\n\t}\n\tif rec.nonce",
-		new:   "\tif err != nil {\n\t\treturn step{verdict: Won, write: true, next: c.claimed(id, r, nonce, e, &record{}, rep.Now)}, nil\n\t}\n\tif rec.nonce",
+		new:   "\tif err != nil {\n\t\treturn step{verdict: Won, write: true, next: c.claimed(id, r, nonce, Won, e, &record{}, rep.Now)}, nil\n\t}\n\tif rec.nonce",
 		pkg:   core, test: "TestUnreadableEntry/later version",
 	},
 	{

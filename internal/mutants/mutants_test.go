@@ -3,6 +3,7 @@
 package mutants
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -31,6 +32,26 @@ func mutants() []mutant {
 	return slices.Concat(storeMutants, claimMutants, ownerMutants, recordMutants, sealMutants, twoStepMutants, httpMutants, answerMutants, gatewayMutants, routeMutants, forwardMutants, demoMutants)
 }
 
+// A run of all takes the compiler some ten minutes: a part of them is what a check has time for.
+var (
+	of   = flag.Int("of", 1, "try one in so many mutants")
+	part = flag.Int("part", 0, "which of them: 0 up to -of, less one")
+)
+
+// chosen are the mutants of this run.
+func chosen(t *testing.T) (some []mutant) {
+	t.Helper()
+	if *of < 1 || *part < 0 || *part >= *of {
+		t.Fatalf("-part=%d -of=%d: want a part from 0 up to -of, less one", *part, *of)
+	}
+	for i, m := range mutants() {
+		if i%*of == *part {
+			some = append(some, m)
+		}
+	}
+	return some
+}
+
 // here is the folder of this package: its tests judge the others and never themselves.
 const here = "internal/mutants"
 
@@ -39,7 +60,7 @@ const here = "internal/mutants"
 func TestMutants(t *testing.T) {
 	w := openWorkshop(t)
 	w.seeTree(t)
-	all := mutants()
+	all := chosen(t)
 	t.Run("on the code as it is", func(t *testing.T) { wantPassing(t, w, all) })
 	if t.Failed() {
 		t.Fatal("what fails without a fault proves nothing with one: mend the above first")

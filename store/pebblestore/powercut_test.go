@@ -16,7 +16,7 @@ import (
 // The power is cut around every sync, while many write. What was told before must be there afterwards: what was
 // acknowledged, and what was shown to a reader or told to a caller who was refused.
 
-var cuts = flag.Int("cuts", 500, "how often TestPowerCut cuts the power")
+var cuts = flag.Int("cuts", defaultCuts, "how often TestPowerCut cuts the power")
 
 // A load is writers at work on a store. The nth write of an ID is told by n: a create, three swaps, a delete, and
 // again. So it is enough to know of each ID how far it has come.
