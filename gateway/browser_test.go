@@ -112,3 +112,16 @@ func TestPageOfAnotherOrigin(t *testing.T) {
 		}
 	}
 }
+
+// What the gateway answers itself a page of another origin may read, as it may what the guard answers.
+func TestGatewayAnswersAreShared(t *testing.T) {
+	dead := newUpstream(t, charging)
+	dead.Close()
+	for name, url := range map[string]string{"unreachable": dead.url(), "unknown": newUpstream(t, says("")).url()} {
+		l := newLab(t, url, gateway.Options{Guard: idemhttp.Options{CORSOrigins: []string{shop}}})
+		got := l.do(post("k", "body", "Origin", shop))
+		if got.status != http.StatusBadGateway || got.header.Get("Access-Control-Allow-Origin") != shop || !strings.Contains(got.header.Get("Access-Control-Expose-Headers"), "Idempotency-Status") {
+			t.Errorf("%s: got %d %v, want it shared", name, got.status, got.header)
+		}
+	}
+}

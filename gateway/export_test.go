@@ -57,8 +57,15 @@ func ProbeTarget(p Probe, key retrysafe.Key) string {
 	return ""
 }
 
-// RefuseLinkLocal opens what is asked before each connection to the upstream.
-var RefuseLinkLocal = refuseLinkLocal
+// ResolveBy has the gateway ask r for its upstream's addresses. All else about the connection is as ever.
+func (g *Gateway) ResolveBy(r *net.Resolver) {
+	d := newDialer(&g.o, g.upstream)
+	d.Resolver = r
+	g.DialBy(d.DialContext)
+}
+
+// LooksAtAddresses tells whether the addresses of the upstream are looked at when they are connected to.
+func (g *Gateway) LooksAtAddresses() bool { return newDialer(&g.o, g.upstream).Control != nil }
 
 // NothingSentTo tells what an attempt knows that got a connection to addr and wrote nothing.
 func NothingSentTo(t *testing.T, addr string, config *tls.Config) bool {

@@ -9,18 +9,15 @@ package gateway
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/retrysafe/retrysafe"
@@ -102,7 +99,7 @@ func New(e *retrysafe.Executor, upstream *url.URL, scope idemhttp.ScopeFunc, o *
 	if g.o.Guard.Quotas == nil {
 		g.o.Guard.Quotas = idemhttp.NewQuotas(g.o.Guard.Quota)
 	}
-	g.transport = newTransport(&g.o, upstream.Hostname())
+	g.transport = newTransport(&g.o, upstream)
 	g.plain = g.reverseProxy()
 	if _, err := g.install(e, scope); err != nil {
 		return nil, fmt.Errorf("gateway: new: %w", err)
@@ -214,46 +211,4 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	by.guarded.ServeHTTP(caller, r)
-}
-
-// newTransport returns the client to the upstream: HTTP/1.1, HTTP/2 if asked for, connections that count what they write, no
-// decompression, no proxy from the environment.
-func newTransport(o *Options, host string) *http.Transport {
-	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 15 * time.Second, Control: refuseLinkLocal(host)}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(o.UpstreamHTTP2)
-	return &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return &countedConn{Conn: c}, nil
-		},
-		Protocols:              protocols,
-		TLSClientConfig:        o.UpstreamTLS.Clone(),
-		TLSHandshakeTimeout:    o.DialTimeout,
-		IdleConnTimeout:        o.UpstreamIdle,
-		MaxIdleConnsPerHost:    1024,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: 1 << 20,
-	}
-}
-
-// refuseLinkLocal keeps a name from leading to an address of this link alone (RFC 3927; RFC 4291, 2.5.6), where
-// clouds answer with credentials: whoever controls the name's DNS would get at them. It is asked about the address that
-// is connected to, after DNS. A host that is such an address itself was meant.
-func refuseLinkLocal(host string) func(network, addr string, _ syscall.RawConn) error {
-	meant, _ := netip.ParseAddr(host)
-	return func(_, addr string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(addr)
-		if err != nil {
-			return errors.New("the address cannot be read")
-		}
-		if ip := to.Addr().Unmap(); ip.IsLinkLocalUnicast() && ip.WithZone("") != meant.Unmap().WithZone("") {
-			return errors.New("the upstream's name leads to a link-local address")
-		}
-		return nil
-	}
 }

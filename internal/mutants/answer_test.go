@@ -154,7 +154,7 @@ var answerMutants = []mutant{
 	{
 		fault: "a caller is told to come again long after the lease",
 		seen:  "TT-5: xavierjohn/Trellis#695",
-		file:  "idemhttp/middleware.go",
+		file:  "idemhttp/refuse.go",
 		old:   `min(max(r.Age, time.Second), max(r.Left, time.Second))`,
 		new:   `max(r.Age, time.Second)`,
 		pkg:   door, test: "TestSlowHandlerKeepsItsKey",

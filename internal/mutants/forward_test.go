@@ -55,4 +55,33 @@ var forwardMutants = []mutant{
 		new:   "\t\tif guarded {\n\t\t\tdelete(h, name)\n\t\t}\n",
 		pkg:   proxy, test: "TestForwardKeyOfUnguardedMethod",
 	},
+	{
+		fault: "the upstream's name may lead to where a cloud tells credentials",
+		file:  "gateway/dial.go",
+		old:   "\t\td.Control = refuseMetadata\n",
+		new:   "",
+		pkg:   proxy, test: "TestNamesLeadToNoMetadata/169.254.169.254",
+	},
+	{
+		fault: "a header that imitates the tenant's reaches the upstream",
+		seen:  "oauth2-proxy CVE-2025-64484",
+		file:  "gateway/forward.go",
+		old:   "\tg.dropLookAlikes(h, r.Header)\n",
+		new:   "",
+		pkg:   proxy, test: "TestLookAlikes/guarded",
+	},
+	{
+		fault: "a route's word on its answers is not heard",
+		file:  "cmd/retrysafe/config_route.go",
+		old:   "to.Guard.DropAnswers, to.Guard.Resend = from.dropAnswers.value, from.honoursKeys.value",
+		new:   "to.Guard.Resend = from.honoursKeys.value",
+		pkg:   "cmd/retrysafe", test: "TestRoutesTakeEffect/drop-answers",
+	},
+	{
+		fault: "quotas of the command line are not heard",
+		file:  "cmd/retrysafe/config_route.go",
+		old:   "idemhttp.Quota{Rate: c.QuotaRate,",
+		new:   "idemhttp.Quota{",
+		pkg:   "cmd/retrysafe", test: "TestFlagsTakeEffect/quota-rate",
+	},
 }
